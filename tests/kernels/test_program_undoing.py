@@ -45,3 +45,72 @@ def test_rows_that_fail_leave_no_trace(seed: int, kept: int, monkeypatch: pytest
     assert [tuple(row.values()) for row in totals.fetch().to_pylist()] == expected
     assert [row["v"] for row in errors.fetch().to_pylist()] == failed
     assert failed
+
+
+KEPT = """CREATE WINDOW AGGREGATE kept(next BIGINT) : BIGINT {
+  TABLE state(n BIGINT, t BIGINT);
+  INITIALIZE: { INSERT INTO state VALUES (1, 0); INSERT INTO RETURN SELECT t FROM state; }
+  ITERATE: { UPDATE state SET n = n + 1; INSERT INTO RETURN SELECT t FROM state; }
+  EXPIRE: { UPDATE state SET n = n - 1; UPDATE state SET t = t + oldest().next * 2; }
+}"""
+
+
+class Kept:
+    """The same in Python."""
+
+    def initialize(self, x: int) -> int:
+        self.total = 0
+        return 0
+
+    def iterate(self, x: int) -> int:
+        return self.total
+
+    def expire(self, x: int) -> None:
+        self.total += 1
+        if abs(2 * x) >= 2**62:
+            raise ValueError("too large")
+        self.total += 2 * x - 1
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("in_python", [False, True])
+@pytest.mark.parametrize("kept", [3, 4_096])
+def test_rows_whose_expire_fails_leave_the_window_without_it(
+    kept: int, in_python: bool, active: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undoing, "_LEAST", kept)
+    rng = random.Random(kept)
+    db = ms.connect(on_error="row")
+    db.execute("CREATE STREAM s (k INT, v BIGINT, ts BIGINT) ORDER BY ts")
+    if in_python:
+        db.register_aggregate(ms.aggregate("kept", parameters={"x": "BIGINT"}, returns="BIGINT", one_row=True)(Kept))
+    else:
+        db.execute(KEPT)
+    frame = f"RANGE 5 PRECEDING{' ACTIVE EXPIRATION' * active}"
+    q = db.sql(f"SELECT k, v, kept(v) OVER (PARTITION BY k {frame}) AS t FROM s", name="q")
+    errors = db.sql("SELECT json_value(row, '$.v') AS v, json_value(row, '$.k') AS k FROM ERRORS(q)")
+    rows = [(rng.randrange(3), rng.choice([1, -5, 7, 2**62, -(2**62) - 1]), i // 2) for i in range(90)]
+    at = 0
+    while at < len(rows):
+        size = rng.choice([1, 2, 7, 40])
+        db.push("s", rows[at : at + size])
+        at += size
+    db.finish()
+    gone: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
+    sums = {0: 0, 1: 0, 2: 0}
+    expected, failed = [], []
+    for i, (k, v, now) in enumerate(rows):
+        for j, (other, value, then) in enumerate(rows[:i]):
+            if other == k and j not in gone[k] and then < now - 5:
+                gone[k].add(j)
+                if abs(2 * value) < 2**62:
+                    sums[k] += 2 * value
+                else:
+                    failed.append((str(value), str(k)))
+        expected.append((k, v, sums[k]))
+    found = [(row["v"], row["k"]) for row in errors.fetch().to_pylist()]
+    assert [tuple(row.values()) for row in q.fetch().to_pylist()] == expected
+    if active:  # at the end all rows have left
+        failed = [(str(v), str(k)) for k, v, _ in rows if abs(2 * v) >= 2**62]
+    assert sorted(found) == sorted(failed)
+    assert failed

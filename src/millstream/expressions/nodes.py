@@ -5,6 +5,7 @@ Operators are calls by their symbol (`=`, `+`, `and`, `is_null`, …); `function
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
@@ -169,6 +170,10 @@ def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
     return transform(expr, lambda part: columns.get(part.name, part) if isinstance(part, Column) else part)
 
 
+_IN_BODIES = re.compile(r"^:|#\d+(?=\.)")
+"""what only programs have in names: the mark of a parameter, and the number of an alias"""
+
+
 def told(expr: Expr) -> str:
     """The expression as errors show it: in the words of whoever wrote it.
 
@@ -182,7 +187,7 @@ def told(expr: Expr) -> str:
 def _as_said(part: Expr) -> Expr:
     match part:
         case Column(type=type_, name=name, said=said):
-            return Column(type_, name if said is None else said)
+            return Column(type_, _IN_BODIES.sub("", name) if said is None else said)
         case Call(fn="$total" | "$sound" | "$apart", args=(first, *_)):
             return first
     return part

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from millstream.expressions.functions import can_fail, resolve
-from millstream.expressions.nodes import (
-    Call,
-    Expr,
-    columns_of,
-    conjunction,
-    conjuncts,
-)  # fmt: skip
+from millstream.expressions.nodes import Call, Column, Expr, columns_of, conjunction, conjuncts, told
 from millstream.kernels.compute import ComputeStage
 from millstream.kernels.patterns.spec import MatchSpec
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
-from millstream.kernels.programs.undoing import can_leave_out
+from millstream.kernels.programs.undoing import may_fail
+from millstream.kernels.relations.convert import ToChangesSpec
+from millstream.kernels.relations.events import ToEventsSpec
 from millstream.kernels.relations.join import JoinSpec
+from millstream.kernels.relations.signs import SIGN, signed
+from millstream.kernels.relations.summary import ERROR, ROW, SummarySpec
 from millstream.kernels.streams.failing import LenientStage
 from millstream.kernels.streams.merge import MergeSpec
 from millstream.physical.nodes import Apply, Compute, Physical, Staged, StoredTable, TableJoin, walk
+from millstream.physical.scalars import projected
 from millstream.physical.undecided import together
 from millstream.plan.failed import FAILED_SCHEMA
 from millstream.plan.patterns.expressions import Check, walk_pattern
 from millstream.plan.patterns.search import Search
+from millstream.schema import Schema
 
 _PASSING = "$passing"
+Bodies = TypeVar("Bodies", AggregateSpec, GroupSpec, SummarySpec, AggregateSpec | GroupSpec)
 
 
 def without_failing_rows(node: Physical) -> Physical:
@@ -51,7 +53,16 @@ def without_failing_rows(node: Physical) -> Physical:
         case Apply(over=over, spec=JoinSpec() as spec):
             return replace(node, over=tuple(without_failing_rows(_with_tried_keys(child, spec)) for child in over))
         case Apply(over=over, spec=AggregateSpec() | GroupSpec() as spec):
-            if spec.failing == "stop" and spec.program is not None and can_leave_out(spec.program, spec.mode):
+            if spec.failing == "stop" and spec.program is not None and may_fail(spec.program.statements):
+                spec = replace(spec, failing="skip")
+            return replace(node, over=tuple(map(without_failing_rows, over)), spec=spec)
+        case Apply(over=over, spec=MatchSpec(search=search) as spec):
+            programs = [summary.program for summary in search.summaries if summary.program is not None]
+            lenient = any(may_fail(program.statements) for program in programs)
+            return replace(node, over=tuple(map(without_failing_rows, over)), spec=replace(spec, lenient=lenient))
+        case Apply(over=over, spec=SummarySpec(calls=calls) as spec):
+            programs = [call.program for call in calls if call.program is not None]
+            if spec.failing == "stop" and any(may_fail(program.statements) for program in programs):
                 spec = replace(spec, failing="skip")
             return replace(node, over=tuple(map(without_failing_rows, over)), spec=spec)
         case Apply(over=over):
@@ -73,15 +84,63 @@ def failed_rows(plan: Physical) -> Physical | None:
             found |= dict.fromkeys(_failing_pairs(node, node.spec, node.spec.residual))
         if isinstance(node, Compute) or (isinstance(node, Staged) and isinstance(node.stage, LenientStage)):
             found |= dict.fromkeys(_failing_keys(node))
-        if isinstance(node, Apply) and isinstance(node.spec, MatchSpec) and _is_tried(node.spec.search):
+        if (
+            isinstance(node, Apply)
+            and isinstance(node.spec, MatchSpec)
+            and (node.spec.lenient or _is_tried(node.spec.search))
+        ):
             found[Apply(FAILED_SCHEMA, node.over, replace(node.spec, failed=True))] = None
         if isinstance(node, Apply) and isinstance(node.spec, AggregateSpec | GroupSpec) and node.spec.failing == "skip":
-            found[Apply(FAILED_SCHEMA, node.over, replace(node.spec, failing="report"))] = None
+            over, spec = _in_words(node.over[0], node.spec)
+            found[Apply(FAILED_SCHEMA, (over,), replace(spec, failing="report"))] = None
+        if isinstance(node, Apply) and isinstance(node.spec, SummarySpec) and node.spec.failing == "skip":
+            found[_failing_in_groups(node.over[0], node.spec)] = None
         if isinstance(node, TableJoin):
             found |= dict.fromkeys(_failing_matches(node))
     if len(found) < 2:
         return next(iter(found), None)
     return Apply(FAILED_SCHEMA, tuple(found), MergeSpec(FAILED_SCHEMA, len(found)))
+
+
+def _failing_in_groups(below: Physical, spec: SummarySpec) -> Physical:
+    """The rows that aggregates over groups of a relation begin to leave out."""
+    below, spec = _in_words(below, spec)
+    if spec.form == "intervals":
+        # changes tell at once that a row is there
+        below = Apply(signed(below.schema), (below,), ToChangesSpec(below.schema))
+    report = replace(spec, failing="report", form="changes")
+    rows = Apply(report.output, (below,), report)
+    names = ("error", ERROR), ("row", ROW), (SIGN.name, SIGN.name)
+    columns = tuple((name, Column(report.output[made].type, made)) for name, made in names)
+    shown = projected(rows, signed(FAILED_SCHEMA), columns)
+    return Apply(FAILED_SCHEMA, (shown,), ToEventsSpec(FAILED_SCHEMA, "istream", 1, "changes"))
+
+
+def _in_words(below: Physical, spec: Bodies) -> tuple[Physical, Bodies]:
+    """Aggregates over columns that are called as the query writes what they are."""
+    said = {name: words for name in spec.input.names if (words := _said(below, name)) not in (None, *spec.input.names)}
+    if not said:
+        return below, spec
+
+    def named(schema: Schema) -> Schema:
+        return Schema(tuple(replace(field, name=said.get(field.name) or field.name) for field in schema))
+
+    passed = tuple((said.get(field.name) or field.name, Column(field.type, field.name)) for field in below.schema)
+    below = Compute(named(below.schema), below, None, passed, spans=below.spans, lasts=below.lasts)
+    return below, spec.renamed(named(spec.input), lambda name: said.get(name) or name)
+
+
+def _said(node: Physical, name: str) -> str | None:
+    """What a column without a name of its own is, as the query writes it."""
+    while name.startswith("$"):
+        made = node.stage.compute if isinstance(node, Staged) and isinstance(node.stage, LenientStage) else node
+        columns = dict(made.columns or ()) if isinstance(made, Compute | ComputeStage) else {}
+        if name in columns and columns[name] != Column(columns[name].type, name):
+            return told(columns[name])
+        if len(node.inputs) != 1 or name not in node.inputs[0].schema:
+            break
+        node = node.inputs[0]
+    return None
 
 
 def _is_tried(search: Search) -> bool:

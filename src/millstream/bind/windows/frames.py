@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, cast
+from typing import Literal, NoReturn, cast
 
 from sqlglot import exp
 
@@ -20,13 +20,15 @@ MOST_AHEAD = 100_000
 """rows after the current one that a window may reach"""
 
 
+Beside = Literal["row", "peers before", "peers after"]
+"""the row itself, or the rows of its time that came before or after it"""
+
+
 @dataclass(frozen=True)
 class Parted:
-    """A frame in which EXCLUDE leaves a gap: what is before it, whether the row itself is in it, what is behind it."""
+    """A frame in which EXCLUDE leaves a gap: its parts, one after the other."""
 
-    before: Frame | None
-    own: bool
-    after: Frame | None
+    parts: tuple[Frame | Beside, ...]
 
 
 @dataclass(frozen=True)
@@ -83,17 +85,12 @@ class FrameBinder:
     def _with_gap(self, excluded: str, unit: str, start: int, end: int, node: exp.Window) -> Frame | Parted | None:
         """A frame without what EXCLUDE leaves out, which may divide it."""
         has_own = start >= 0 >= end
+        if excluded == "CURRENT ROW" and not has_own:
+            return _bounded(unit, start, end)
         before, after = unit, unit
+        beside: tuple[Beside, ...] = ()
         if excluded == "CURRENT ROW":
-            if not has_own:
-                return _bounded(unit, start, end)
-            if unit != "rows":
-                self.context.refuse(
-                    f"EXCLUDE CURRENT ROW with {unit.upper()} is not supported",
-                    node,
-                    detail="it would leave out one of the rows of the same time, and keep those before and after it",
-                    hint="EXCLUDE GROUP leaves out all of them, EXCLUDE TIES all but the row; or use ROWS",
-                )
+            beside = () if unit == "rows" else ("peers before", "peers after")
         elif unit == "rows":
             before, after = "earlier", "later"
             if start < -1:
@@ -102,11 +99,12 @@ class FrameBinder:
                     node,
                     hint="ROWS BETWEEN 1 FOLLOWING AND …, or RANGE",
                 )
-        own = has_own and excluded == "TIES"
-        parts = _bounded(before, start, max(end, 1)), _bounded(after, min(start, -1), end)
-        if own or None not in parts:
-            return Parted(parts[0], own, parts[1])
-        return parts[0] or parts[1]
+        if has_own and excluded == "TIES":
+            beside = ("row",)
+        sides = _bounded(before, start, max(end, 1)), _bounded(after, min(start, -1), end)
+        if beside or None not in sides:
+            return Parted(tuple(part for part in (sides[0], *beside, sides[1]) if part is not None))
+        return sides[0] or sides[1]
 
     def following(self, spec: exp.Expr, node: exp.Window) -> tuple[int, int | None] | None:
         """How many rows before the current one a frame of rows begins, and how many after it it ends (None: with the

@@ -15,9 +15,10 @@ from millstream.bind.expressions import ExpressionBinder, call_of, coerce
 from millstream.bind.patterns.windows import PatternWindows
 from millstream.bind.scope import Scope
 from millstream.bind.windows.arranged import OF_WHOLE, ArrangedBinder, needs_all_rows
-from millstream.bind.windows.frames import FrameBinder, Parted
+from millstream.bind.windows.frames import Beside, FrameBinder, Parted
 from millstream.bind.windows.in_parts import IN_PARTS, Part, over_parts, own_row
 from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
+from millstream.bind.windows.partitions import ALL_BEFORE, Partition, Peers, Tied, over_peers, peers, turn
 from millstream.expressions.functions import resolve
 from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Case, Column, Expr, Literal
@@ -37,19 +38,6 @@ _NUMBERS = ("row_number", *sorted(aggregates.RANKS))
 _BACKWARD = {
     "first_value": "last_value", "last_value": "first_value", "first_known": "last_known", "last_known": "first_known",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Tied:
-    """Partitions in order of time, and among rows of equal times by columns."""
-
-    keys: tuple[str, ...]
-    by: tuple[SortKey, ...]
-
-
-Partition = tuple[str, ...] | Tied | Sorting
-"""the columns that tell partitions apart, and the order of their rows if it is not that of time alone"""
-_LATER = {Tied: 1, Sorting: 2}
 
 
 @dataclass
@@ -103,8 +91,9 @@ class WindowBinder:
                 self.context.refuse(f"{call.name} in an order other than time", node, hint="ORDER BY time")
             fn = _BACKWARD.get(fn, fn)
         frame = self.frames.frame(window, node, is_backward)
-        parts = (frame.before, frame.after) if isinstance(frame, Parted) else (frame,)
-        units = {part.unit for part in parts if part is not None}
+        parts = frame.parts if isinstance(frame, Parted) else () if frame is None else (frame,)
+        frames = [part for part in parts if isinstance(part, Frame)]
+        units = {part.unit for part in frames} | ({"range"} if "peers before" in parts else set())
         if units - {"rows"} and not isinstance(keys, tuple):
             unit = "EXCLUDE" if units & {"earlier", "later"} else units.pop().upper()
             self.context.refuse(
@@ -113,7 +102,7 @@ class WindowBinder:
                 detail=None if window.args.get("spec") else "without a frame, ORDER BY means RANGE UNBOUNDED PRECEDING",
                 hint="use ROWS … PRECEDING",
             )
-        if fn in ("first_value", "last_value") and any(p and p.end < 0 and p.unit == "range" for p in parts):
+        if fn in ("first_value", "last_value") and any(p.end < 0 and p.unit == "range" for p in frames):
             self.context.refuse(
                 f"{call.name} over a RANGE that reaches beyond the current row is not supported",
                 node,
@@ -128,16 +117,20 @@ class WindowBinder:
     def _over_parts(self, call: WrittenCall, builtin: AggregateCall[Expr], frame: Parted, keys: Partition) -> Expr:
         """An aggregate over a frame with a gap."""
 
-        def over(frame: Frame) -> Part:
-            def part(fn: str, arg: Expr | None) -> Expr:
+        def over(part: Frame | Beside) -> Part:
+            if part == "row":
+                return own_row
+            among, rows = (keys, part) if isinstance(part, Frame) else (peers(keys, part == "peers after"), ALL_BEFORE)
+
+            def value(fn: str, arg: Expr | None) -> Expr:
                 of = aggregates.result_type(fn, False, None if arg is None else arg.type)
                 assert of is not None
-                return self._call(keys, fn, () if arg is None else (self._column(arg),), frame, of)
+                fn = _BACKWARD.get(fn, fn) if part == "peers after" else fn
+                return self._call(among, fn, () if arg is None else (self._column(arg),), rows, of)
 
-            return part
+            return value
 
-        sides = [None if side is None else over(side) for side in (frame.before, frame.after)]
-        parts = [part for part in (sides[0], own_row if frame.own else None, sides[1]) if part is not None]
+        parts = [over(part) for part in frame.parts]
         is_told = not builtin.counts_once and len(builtin.args) < 2
         found = over_parts(builtin.fn, builtin.arg, parts) if is_told else None
         if found is None:
@@ -307,10 +300,8 @@ class WindowBinder:
         plan = self.plan
         if self.added:
             plan = P.Project(plan, (*P.passthrough(plan.schema), *self.added.items()))
-        # Sorted partitions come at the end of their windows, so what goes by time is computed before; and as rows
-        # came before those of equal times change places.
         sortings = [keys for keys in self.groups if isinstance(keys, Sorting)]
-        for keys, calls in sorted(self.groups.items(), key=lambda group: _LATER.get(type(group[0]), 0)):
+        for keys, calls in sorted(self.groups.items(), key=lambda group: turn(group[0])):
             if isinstance(keys, Sorting):
                 named_calls = self.arranged.get(keys, {}).items()
                 wanted = tuple(replace(call, name=name) for call, name in named_calls)
@@ -318,6 +309,9 @@ class WindowBinder:
             elif isinstance(keys, Tied):
                 plan, keys = Ties(plan, keys.keys, keys.by), keys.keys
             named = [replace(call, names=(name,)) for call, name in calls.items()]
+            if isinstance(keys, Peers):
+                plan = over_peers(plan, keys, tuple(named), self.context.time_type(plan))
+                continue
             ends = group_end(plan)
             for alike in _of_a_kind(named):
                 plan = P.Over(plan, keys, alike, ends if ends in keys else None)
@@ -350,7 +344,11 @@ class WindowBinder:
         if not isinstance(keys, tuple) or self._is_backward(window, keys):
             self.context.refuse("an aggregate written in SQL in an order other than time", node, hint="ORDER BY time")
         if isinstance(frame, Parted):
-            self.context.refuse("an aggregate written in SQL with this EXCLUDE", node, hint="leave out EXCLUDE")
+            self.context.refuse(
+                f"{call.name} with this EXCLUDE is not supported",
+                node,
+                hint=f"use {', '.join(IN_PARTS)} without DISTINCT",
+            )
         if frame is not None and frame.unit == "groups":
             self.context.refuse("an aggregate written in SQL over GROUPS", node, hint="use ROWS or RANGE")
         if frame is None or isinstance(frame.preceding, Between | RowLength):

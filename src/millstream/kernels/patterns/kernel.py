@@ -23,6 +23,7 @@ from millstream.kernels.patterns.threads import ThreadMachine
 from millstream.kernels.saving.content import Content, Ledger, Slots
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
+from millstream.kernels.streams.failing import failed_rows
 from millstream.plan.patterns.search import CLASSIFIER, Reach, Search
 from millstream.plan.patterns.whole_runs import by_condition
 from millstream.records import dataclass
@@ -31,11 +32,11 @@ KEPT_ROWS, IDLE_KEYS = 1_024, 1_024
 """How many rows, and keys, that nothing needs are not worth looking for."""
 
 
-def machine_for(search: Search, general: bool = False) -> Machine:
+def machine_for(search: Search, general: bool = False, lenient: bool = False) -> Machine:
     """What runs a search: the machine for chains if it can, and the general one is not asked for."""
     if not general and why_no_chain(search) is None:
         return ChainMachine(search)
-    return ThreadMachine(by_condition(search))
+    return ThreadMachine(by_condition(search), lenient=lenient)
 
 
 def describe_machine(search: Search) -> str:
@@ -68,7 +69,9 @@ class MatchKernel:
         self.spec = spec
         self.search = spec.search
         self.machine = (
-            machine_for(spec.search, general) if not spec.failed else ThreadMachine(by_condition(spec.search), True)
+            ThreadMachine(by_condition(spec.search), True, spec.lenient)
+            if spec.failed
+            else machine_for(spec.search, general, spec.lenient)
         )
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._key_types = [spec.input[key].type for key in spec.keys]
@@ -100,7 +103,7 @@ class MatchKernel:
             is_due = upto == FOREVER or self.machine.due(state.machine) < upto
             state.ledger.touch(self._live(state) if is_due else slots, self._size(state))
         found = self.machine.advance(state.machine, log, since, upto)
-        output = self._reported(batch.upto) if self.spec.failed else self._batch(state, found, batch.upto)
+        output = self._reported(state, batch.upto) if self.spec.failed else self._batch(state, found, batch.upto)
         self._forget(state)
         return output
 
@@ -136,14 +139,18 @@ class MatchKernel:
         )
         return Batch(rows, found.time, found.seq, upto)
 
-    def _reported(self, upto: int) -> Batch:
-        """The conditions that could not be computed, in order of time."""
+    def _reported(self, state: MatchState, upto: int) -> Batch:
+        """What could not be computed, in order of time."""
         assert isinstance(self.machine, ThreadMachine)
         found = sorted(self.machine.reported, key=lambda each: (each.time, each.seq))
-        columns = [pa.array([each.error for each in found], pa.string()), pa.array([e.row for e in found], pa.string())]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.spec.output.arrow)
         time, seq = (np.array(values, np.int64) for values in ([e.time for e in found], [e.seq for e in found]))
-        return Batch(rows, time, seq, upto)
+        slots = np.array([max(each.slot, 0) for each in found], np.int64)
+        keys = [{}] * len(found) if state.keys is None else state.keys.keys(slots).to_pylist()
+        values = [
+            each.values if each.slot < 0 else {**dict(zip(self.spec.keys, key.values(), strict=True)), **each.values}
+            for each, key in zip(found, keys, strict=True)
+        ]
+        return failed_rows(time, seq, [each.error for each in found], values).with_upto(upto)
 
     def _column(self, state: MatchState, name: str, values: Array, ok: Bools) -> pa.Array:
         value = self.search.named.get(name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.expressions.nodes import Expr, columns_of
+from millstream.expressions.nodes import Expr, columns_of, told
 from millstream.expressions.object_values import to_values
 from millstream.kernels.accumulators.distinct import SeenValues
 from millstream.kernels.accumulators.records import RecordLayout
@@ -37,6 +37,23 @@ class Matches:
     of: Ints
     at: Ints
 
+    def chosen(self, numbers: Ints) -> Matches:
+        """Some of the matches."""
+        sizes = np.diff(self.begins)[numbers]
+        ends = np.cumsum(sizes)
+        places = np.repeat(self.begins[:-1][numbers] - (ends - sizes), sizes) + np.arange(sizes.sum())
+        new = np.full(len(self.found), -1, dtype=np.int64)
+        new[numbers] = np.arange(len(numbers))
+        of = new[self.of]
+        return Matches(
+            self.found[numbers],
+            np.append(0, ends),
+            self.rows[places],
+            self.labels[places],
+            of[of >= 0],
+            self.at[of >= 0],
+        )
+
 
 def replayed(search: Search, summary: AggregateCall[Expr], log: RowLog, matches: Matches) -> pa.Array:
     """An aggregate of each output row."""
@@ -60,6 +77,15 @@ def summed(search: Search, summary: AggregateCall[Expr], log: RowLog, rows: Ints
     if summary.program is None and summary.fn == "count":
         values = values.fill_null(0)
     return to_values(values, summary.type)[0]
+
+
+def read_last(search: Search, summary: AggregateCall[Expr], log: RowLog, rows: Ints) -> dict[str, Any]:
+    """What an aggregate reads of the last of some rows, as it is written."""
+    said = {name: told(expr) for name, expr in search.made}
+    read = sorted({name for arg in summary.args for name in columns_of(arg)} & log.values.keys())
+    last = rows[-1:]
+    values = {said.get(name, name): log.decode(name, log.values[name][last], log.ok[name][last]) for name in read}
+    return {name: column[0].as_py() for name, column in values.items() if len(column)}
 
 
 def _as_of(search: Search, summary: AggregateCall[Expr], log: RowLog, matches: Matches, last: Ints) -> pa.Array:

@@ -25,6 +25,8 @@ class MatchSpec(OneInput):
     search: Search
     failed: bool = field(default=False, metadata={"later": True})
     """what is given out instead: the combinations of rows of which a condition could not be computed"""
+    lenient: bool = field(default=False, metadata={"later": True})
+    """whether matches with an aggregate that cannot be computed are left out, and such conditions do not hold"""
 
     def __post_init__(self) -> None:
         _ = self.output

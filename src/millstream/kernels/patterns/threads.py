@@ -16,7 +16,7 @@ from millstream.kernels.jit import Compiled, as_input, compile_kernel, source_of
 from millstream.kernels.keys.index import doubled
 from millstream.kernels.patterns import cell_loops
 from millstream.kernels.patterns import thread_loops as loops
-from millstream.kernels.patterns.cell_loops import FOUND, M_SEQ, M_SLOT, M_TIME
+from millstream.kernels.patterns.cell_loops import FOUND, M_NUMBER, M_SEQ, M_SLOT, M_TIME
 from millstream.kernels.patterns.log import Bools, RowLog
 from millstream.kernels.patterns.machine import (
     Found,
@@ -31,7 +31,7 @@ from millstream.kernels.patterns.machine import (
     skip_to_first_row,
 )
 from millstream.kernels.patterns.program import Instructions
-from millstream.kernels.patterns.replay import Matches, replayed
+from millstream.kernels.patterns.replay import Matches, read_last, replayed
 from millstream.kernels.patterns.row_by_row import Report, RowByRow
 from millstream.kernels.patterns.telling import told_by_loop
 from millstream.kernels.patterns.thread_state import FIRST_ROOM, MOST_WAYS, ThreadState
@@ -48,8 +48,9 @@ class ThreadMachine:
 
     needs_rows = True
 
-    def __init__(self, search: Search, reporting: bool = False) -> None:
+    def __init__(self, search: Search, reporting: bool = False, lenient: bool = False) -> None:
         self.search = search
+        self._lenient = lenient
         self.reported: list[Report] = []
         """what the last call of `advance` could not compute, if that is wanted"""
         self._columns = needed_columns(search)
@@ -91,8 +92,10 @@ class ThreadMachine:
         state.meta[loops.IDS] = 0
         most = self.search.given.most
         limits = np.array([self.search.within or 0, -1 if most is None else most])
-        ask = RowByRow(self.search, self.generated, log, state.meta) if self.generated.asked else None
-        self.reported = [] if ask is None else ask.reported
+        ask = None
+        if self.generated.asked:
+            ask = RowByRow(self.search, self.generated, log, state.meta, self._lenient)
+            self.reported = ask.reported
         constants = self.generated.constants.arrays(log.code_of)
         far = tuple(log.link(way * shift) for shift in far_shifts(self.search) for way in (-1, 1))
         env = (log.next, log.prev, far, log.labels, *constants, cols, ask)
@@ -202,14 +205,52 @@ class ThreadMachine:
             name: (values[:made], ok[:made]) for name, (values, ok) in zip(self._told, outs, strict=True)
         }
         matches = Matches(found, begins, rows, labels, of, at)
-        for name in self.search.columns:
-            value = self.search.named.get(name)
-            if isinstance(value, AggregateCall) and name not in columns:
-                columns[name] = replayed(self.search, value, log, matches)
+        try:
+            replays = self._replays(log, matches)
+        except DataError:
+            if not self._lenient:
+                raise
+            failing = self._failing(log, matches)
+            kept = ~np.isin(of, failing)
+            columns = {name: (values[kept], ok[kept]) for name, (values, ok) in columns.items()}
+            matches = matches.chosen(np.setdiff1d(np.arange(count), failing))
+            replays = self._replays(log, matches)
+        found, of, columns = matches.found, matches.of, {**columns, **replays}
         return Found(
-            found[of, M_SLOT], found[of, M_TIME], found[of, M_SEQ], at,
+            found[of, M_SLOT], found[of, M_TIME], found[of, M_SEQ], matches.at,
             [columns[name] for name in self.search.columns],
         )  # fmt: skip
+
+    def _replays(self, log: RowLog, matches: Matches) -> dict[str, pa.Array]:
+        """The aggregates that have to see the rows of matches one after the other."""
+        named = self.search.named
+        return {
+            name: replayed(self.search, value, log, matches)
+            for name in self.search.columns
+            if name not in self._told and isinstance(value := named[name], AggregateCall)
+        }
+
+    def _failing(self, log: RowLog, matches: Matches) -> list[int]:
+        """The matches of which some aggregate cannot be computed; they are reported."""
+        failing = []
+        for number in range(len(matches.found)):
+            one = matches.chosen(np.array([number]))
+            try:
+                self._replays(log, one)
+            except DataError as error:
+                failing.append(number)
+                match = matches.found[number]
+                own = [self.search.named[name] for name in self.search.columns if name in self.search.named]
+                read = {
+                    name: value
+                    for each in own
+                    if isinstance(each, AggregateCall) and each.name not in self._told
+                    for name, value in read_last(self.search, each, log, one.rows).items()
+                }
+                values = {**read, "MATCH_NUMBER()": int(match[M_NUMBER])}
+                time, seq, slot = (int(match[lane]) for lane in (M_TIME, M_SEQ, M_SLOT))
+                self.reported.append(Report(time, seq, error.message, values, slot))
+        return failing
 
     # -- rows that move, and saving --------------------------------------------------------------------------------
 

@@ -82,11 +82,13 @@ class AccumulatorEngine:
         return Groups(rows, {RECORDS: table})
 
     def load(self, groups: Groups) -> Accumulated:
-        state, saved = self.open(), groups.tables[RECORDS].rows
-        state.rows = np.array(saved.column("rows"))
-        texts = [saved.column(f"text{i}") for i in range(len(self.layout.text_lanes))]
-        records = unfixed(saved.column("record")) if self.layout.width else self.layout.new(len(state.rows))
-        state.records = self.layout.coded(records, texts, state.texts)
+        state, saved = self.open(), groups.tables[RECORDS]
+        count, rows = len(groups.seen), saved.rows
+        state.rows, state.records = np.zeros(count, dtype=np.int64), self.layout.new(count)
+        state.rows[saved.owner] = np.asarray(rows.column("rows"))
+        if self.layout.width:
+            texts = [rows.column(f"text{i}") for i in range(len(self.layout.text_lanes))]
+            state.records[saved.owner] = self.layout.coded(unfixed(rows.column("record")), texts, state.texts)
         return state
 
     def rows_held(self, state: Accumulated) -> int:

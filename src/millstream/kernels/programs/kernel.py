@@ -21,13 +21,13 @@ from millstream.kernels.programs.factored import FactoredEngine, Part
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
-from millstream.kernels.programs.undoing import UndoingEngine, UndoingState
+from millstream.kernels.programs.undoing import Failure, UndoingEngine
 from millstream.kernels.saving.content import Content, Few, Ledger, Slots, struct
 from millstream.kernels.saving.lists import lists, unlisted
 from millstream.kernels.saving.signatures import signature_of
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.saving.states import load_keys
-from millstream.kernels.streams.failing import failed_batch
+from millstream.kernels.streams.failing import failed_batch, failed_rows
 from millstream.kernels.streams.yields import last_in_slots
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.nodes import WINDOW, Program
@@ -61,8 +61,8 @@ class AggregateState:
     ends: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     firsts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ledger: Ledger = field(default_factory=Ledger)
-    failed: Batch | None = None
-    """rows that were left out by the last step, if these are what is given out"""
+    failed: list[Batch] = field(default_factory=list)
+    """what was left out by the last step, if that is what is given out"""
 
 
 def engine_of(program: Program, mode: Mode, keyed: bool) -> Engine:
@@ -134,7 +134,7 @@ class AggregateKernel:
         else:
             self.engine = engine_of(spec.program, spec.mode, keyed=bool(spec.keys))
         if spec.failing != "stop":
-            self.engine = UndoingEngine(self.engine)
+            self.engine = UndoingEngine(self.engine, spec.program, spec.mode)
         self._output = replace(spec, failing="skip").output.arrow
         self._keys = [spec.input.index(key) for key in spec.keys]
         self._args = [spec.input.index(arg) for arg in spec.args]
@@ -153,7 +153,11 @@ class AggregateKernel:
         made = self._stepped(state, batch)
         if self.spec.failing != "report":
             return made
-        return state.failed or Batch.empty(self.spec.output.arrow, batch.upto)
+        failed, state.failed = state.failed, []
+        if not failed:
+            return Batch.empty(self.spec.output.arrow, batch.upto)
+        found = concat(failed, batch.upto)
+        return found.take(np.lexsort((found.seq, found.time)))
 
     def _stepped(self, state: AggregateState, batch: Batch) -> Batch:
         state.upto = max(state.upto, batch.upto)
@@ -166,8 +170,7 @@ class AggregateKernel:
             ids = np.arange(state.next_id, state.next_id + len(batch), dtype=np.int64)
         args = [batch.rows.column(index) for index in self._args]
         returned = self.engine.arrive(state.groups, slots, batch.time, ids, args, state.upto)
-        if self.spec.failing == "report":
-            state.failed = self._failed(state, batch)
+        self._note_failed(state, batch)
         state.ledger.touch(slots, self._size(state))
         if self._active:
             return self._with_expired(state, batch, returned)
@@ -182,15 +185,42 @@ class AggregateKernel:
             chosen = batch if every else batch.take(returned.origin)
         return self._batch(chosen.rows.columns, returned, chosen.time, chosen.seq, batch.upto)
 
-    def _failed(self, state: AggregateState, batch: Batch) -> Batch | None:
-        """The rows that the engine left out, with the values of its arguments."""
-        assert isinstance(state.groups, UndoingState)
-        if not state.groups.failed:
-            return None
-        failed = batch.take(np.array([place for place, _ in state.groups.failed]))
-        names = sorted({*self.spec.keys, *self.spec.args})
-        rows = [{name: row[name] for name in names} for row in failed.rows.to_pylist()]
-        return failed_batch(failed, [message for _, message in state.groups.failed], rows)
+    def _note_failed(self, state: AggregateState, batch: Batch) -> None:
+        """Note the rows that the engine left out, with the values of keys and arguments."""
+        if self.spec.failing != "report" or not state.groups.failed:
+            return
+        failed: list[Failure] = state.groups.failed
+        if came := [each for each in failed if each.place is not None]:
+            rows = batch.take(np.array([each.place for each in came]))
+            told = list(zip(came, self._told(rows.rows), strict=True))
+            state.failed.append(
+                failed_batch(rows, [_why(each) for each, _ in told], [self._of(*each) for each in told])
+            )
+        if gone := [each for each in failed if each.place is None]:
+            keys = self._key_rows(state, np.array([each.slot for each in gone]))
+            time = np.array([each.time for each in gone])
+            # what expires comes after all rows up to its time
+            latest = np.append(state.last_seq, np.maximum.accumulate(batch.seq))
+            seq = latest[np.searchsorted(batch.time, time, side="right")]
+            values = [self._of(each, key) for each, key in zip(gone, keys, strict=True)]
+            state.failed.append(failed_rows(time, seq, list(map(_why, gone)), values))
+
+    def _told(self, rows: pa.RecordBatch) -> list[dict[str, Any]]:
+        """Keys and arguments of rows."""
+        return list(rows.select(sorted({*self.spec.keys, *self.spec.args})).to_pylist())
+
+    def _of(self, failure: Failure, values: dict[str, Any]) -> dict[str, Any]:
+        """With the arguments of the tuple that expired, if it is that."""
+        if failure.expired is None:
+            return values
+        return dict(sorted({**values, **dict(zip(self.spec.args, failure.expired, strict=True))}.items()))
+
+    def _key_rows(self, state: AggregateState, slots: Ints) -> list[dict[str, Any]]:
+        """The keys of groups, by name."""
+        return [{} for _ in slots] if state.keys is None else self._named_keys(state.keys.keys(slots))
+
+    def _named_keys(self, keys: pa.RecordBatch) -> list[dict[str, Any]]:
+        return [dict(zip(self.spec.keys, row.values(), strict=True)) for row in keys.to_pylist()]
 
     def _slots(self, state: AggregateState, batch: Batch) -> npt.NDArray[np.int32]:
         if state.keys is None or not len(batch):
@@ -259,6 +289,12 @@ class AggregateKernel:
             state.firsts[done] = _UNUSED
             state.keys.release(done)
             state.ledger.release(done)
+        if self.spec.failing == "report" and state.groups.failed:
+            places = np.array([each.place for each in state.groups.failed])
+            whys = [each.why for each in state.groups.failed]
+            state.failed.append(
+                failed_rows(time[places], first[places], whys, self._named_keys(keys.take(pa.array(places))))
+            )
         assert returned.origin is not None
         columns = [column.take(pa.array(returned.origin)) for column in keys.columns]
         return self._batch(columns, returned, time[returned.origin], first[returned.origin], batch.upto)
@@ -330,6 +366,10 @@ class AggregateKernel:
             state.ends = np.array(_micros(state.keys.keys().column(self.spec.keys.index(self.spec.ends))))
             state.firsts = np.array(rows.column("first"))
         return state
+
+
+def _why(failure: Failure) -> str:
+    return failure.why if failure.expired is None else f"{failure.why} (EXPIRE)"
 
 
 _zeros: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)

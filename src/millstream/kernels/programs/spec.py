@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -64,6 +64,11 @@ class AggregateSpec(OneInput):
         given = self.input.fields if self.ends is None else tuple(self.input[key] for key in self.keys)
         return Schema((*given, *results))
 
+    def renamed(self, input: Schema, name: Callable[[str], str]) -> AggregateSpec:
+        """The same over columns with other names."""
+        keys, args = (tuple(map(name, names)) for names in (self.keys, self.args))
+        return replace(self, input=input, keys=keys, args=args, ends=None if self.ends is None else name(self.ends))
+
     def build(self) -> AggregateKernel:
         from millstream.kernels.programs.kernel import AggregateKernel
 
@@ -112,6 +117,11 @@ class GroupSpec(OneInput):
         """The calls that are not built in, as one program."""
         programs = [call.program for call in self.calls if call.program is not None]
         return product(programs) if programs else None
+
+    def renamed(self, input: Schema, name: Callable[[str], str]) -> GroupSpec:
+        """The same over columns with other names."""
+        calls = tuple(replace(call, args=tuple(map(name, call.args))) for call in self.calls)
+        return replace(self, input=input, keys=tuple(map(name, self.keys)), calls=calls, ends=name(self.ends))
 
     def build(self) -> AggregateKernel:
         from millstream.kernels.programs.kernel import AggregateKernel

@@ -1,41 +1,51 @@
-"""An engine that leaves out the tuples that its program fails on: it goes back to what was before them."""
+"""An engine that leaves out what its program fails on: a tuple that comes, the EXPIRE of one that leaves a window, or a
+group that ends. It goes back to what was before, and works on the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millstream.errors import DataError
+from millstream.errors import DataError, StateError
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import walk
 from millstream.kernels.batch import Ints
 from millstream.kernels.programs.engine import Engine, Groups, Mode, Returned, Sliding, TableRows
-from millstream.plan.programs.nodes import AggregateValue, Program, Statement, expressions_of
-from millstream.plan.programs.python import code_in
+from millstream.plan.programs.nodes import WINDOW, AggregateValue, Program, ScalarQuery, Statement, expressions_of
+from millstream.plan.programs.python import Instance, Method
 from millstream.records import dataclass
 
 _LEAST = 4_096
 """so many tuples are worked on again rather than that what was before them is kept anew"""
 
+_CALLING = AggregateValue | Instance | Method | ScalarQuery
+
 Slots = npt.NDArray[np.int32]
 
 
-def can_leave_out(program: Program, mode: Mode) -> bool:
-    """Whether a program may fail on a tuple, and only on the one that comes: what fails when a tuple expires would fail
-    again with each one that follows."""
-    if code_in(program) is not None or not _fails(program.statements):
-        return False
-    return not (isinstance(mode, Sliding) and any(map(_fails, program.expiries)))
-
-
-def _fails(statements: Sequence[Statement]) -> bool:
+def may_fail(statements: Sequence[Statement]) -> bool:
+    """Whether anything that statements of a program compute may be an error."""
     exprs = [expr for statement in statements for expr in expressions_of(statement)]
-    return any(can_fail(expr) or any(isinstance(part, AggregateValue) for part in walk(expr)) for expr in exprs)
+    return any(any(isinstance(part, _CALLING) for part in walk(expr)) or can_fail(expr) for expr in exprs)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What was left out of the group in a slot, and why: the tuple at a place of the batch; or the EXPIRE of one that
+    `expired` when the tuple at that place came, or else at a time; or the group, by its place among those that
+    ended."""
+
+    why: str
+    slot: int
+    place: int | None
+    time: int = 0
+    expired: tuple[Any, ...] | None = None
 
 
 @dataclass
@@ -51,16 +61,20 @@ class UndoingState:
     """how many slots have been in use"""
     has: set[int] = field(default_factory=set)
     """the slots that have a group: those of which all tuples failed have none"""
-    failed: list[tuple[int, str]] = field(default_factory=list)
-    """the tuples that were left out last: their places, and why"""
+    failed: list[Failure] = field(default_factory=list)
+    """what the last call left out"""
+    unsaved: StateError | None = None
+    """why there is no way back: an object of the user's class could not be saved"""
 
 
 class UndoingEngine:
     """Runs another engine; implements `engine.Engine`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, program: Program | None = None, mode: Mode | None = None) -> None:
         self._engine = engine
         self.numbers_tuples = engine.numbers_tuples
+        self._mode = mode if isinstance(mode, Sliding) and program is not None and may_fail(program.expire) else None
+        """when tuples leave the window, if that may fail"""
 
     def open(self) -> UndoingState:
         return UndoingState(self._engine.open())
@@ -69,11 +83,12 @@ class UndoingEngine:
                upto: int) -> Returned:  # fmt: skip
         state.failed = []
         state.slots = max(state.slots, int(slots.max(initial=-1)) + 1)
+        count = len(slots)
 
-        def part(start: int, stop: int) -> Returned:
+        def work(start: int, stop: int) -> Returned:
             """Work on some of the tuples."""
             own = slots[start:stop], time[start:stop], ids[start:stop], [arg.slice(start, stop - start) for arg in args]
-            until = upto if stop == len(slots) else int(time[stop - 1])
+            until = upto if stop == count else int(time[stop - 1])
             returned = self._engine.arrive(state.inner, *own, until)
             state.since.append(lambda inner: self._engine.arrive(inner, *own, until))
             state.has.update(np.unique(own[0]).tolist())
@@ -82,38 +97,147 @@ class UndoingEngine:
                 self._keep(state)
             return returned
 
-        try:
-            return part(0, len(slots))
-        except DataError:
-            if not len(slots):
-                raise
-            return self._parts(state, part, len(slots))
+        def skip(place: int, error: DataError) -> Returned | None:
+            """Work on a tuple without EXPIRE of those that it fails for, or not on the tuple."""
+            is_active = self._mode is not None and self._mode.active
+            slot = None if is_active or place == count else int(slots[place])
+            now = upto if place == count or (is_active and place + 1 == count) else int(time[place])
+            made = self._without_expiring(state, slot, place, now, partial(work, place, min(place + 1, count)))
+            if made is None:
+                if place == count:
+                    raise error
+                state.failed.append(Failure(error.message, int(slots[place]), place))
+            return made
 
-    def _parts(self, state: UndoingState, part: Callable[[int, int], Returned], count: int) -> Returned:
-        """Work on tuples in as many parts as it takes to find those that fail."""
-        self._restore(state)
+        try:
+            return work(0, count)
+        except DataError:
+            self._restore(state)
+            parts = self._in_parts(state, work, skip, count)
+            try:
+                # what expires after the last tuples, if they failed
+                made: Returned | None = work(count, count)
+            except DataError as error:
+                self._restore(state)
+                made = skip(count, error)
+            return _together(parts if made is None else [*parts, (count, made)])
+
+    def _in_parts(
+        self,
+        state: UndoingState,
+        work: Callable[[int, int], Returned],
+        skip: Callable[[int, DataError], Returned | None],
+        count: int,
+    ) -> list[tuple[int, Returned]]:
+        """Do some work in as many parts as it takes to find what fails."""
         found: list[tuple[int, Returned]] = []
         start, size = 0, max(1, count // 2)
         while start < count:
             stop = min(start + size, count)
             try:
-                found.append((start, part(start, stop)))
+                found.append((start, work(start, stop)))
                 start, size = stop, 2 * size
             except DataError as error:
                 self._restore(state)
                 if stop - start == 1:
-                    state.failed.append((start, error.message))
+                    made = skip(start, error)
+                    found += [] if made is None else [(start, made)]
                     start += 1
                 size = max(1, (stop - start) // 2)
-        # what expires after the last tuples, if they failed
-        found.append((count, part(count, count)))
-        return _together(found)
+        return found
+
+    # -- windows ---------------------------------------------------------------------------------------------------
+
+    def _without_expiring(
+        self, state: UndoingState, slot: int | None, place: int, now: int, work: Callable[[], Returned]
+    ) -> Returned | None:
+        """Do some work after tuples have left the window without EXPIRE, those for which it fails; None if it fails all
+        the same."""
+        if self._mode is None or (slot is None and not self._mode.active):
+            return None
+        self._keep(state)
+        whole = state.before
+        if whole is None:
+            return None
+        due = self._due(whole, self._mode, slot, now)
+
+        def tried(gone: Sequence[int]) -> Returned | DataError:
+            state.before, state.since, state.tuples = _without_rows(whole, gone), [], 0
+            self._restore(state)
+            try:
+                return work()
+            except DataError as error:
+                return error
+
+        made = tried(due) if due else None
+        if not isinstance(made, Returned):
+            state.before, state.since, state.tuples = whole, [], 0
+            self._restore(state)
+            return None
+        left: list[int] = []
+        start = 0
+        while start < len(due):
+            # tuples leave in order, so that the first that fails is found by halves
+            low, high = start, len(due)
+            why = tried([*left, *due[high:]])
+            while isinstance(why, DataError) and low < high:
+                middle = (low + high) // 2
+                result = tried([*left, *due[middle + 1 :]])
+                if isinstance(result, DataError):
+                    why, high = result, middle
+                else:
+                    low = middle + 1
+            if not isinstance(why, DataError):
+                break
+            left.append(due[low])
+            state.failed.append(_expiry(whole, self._mode, due[low], why.message, place))
+            start = low + 1
+        made = tried(left)
+        assert isinstance(made, Returned)
+        return made
+
+    def _due(self, groups: Groups, mode: Sliding, slot: int | None, now: int) -> list[int]:
+        """The rows of the window, by number, that leave it now, in order."""
+        table = groups.tables[WINDOW]
+        time, ids = (table.rows.column(name).to_numpy() for name in ("$time", "$id"))
+        if mode.active:
+            leaves = time + mode.size < now
+        elif mode.unit == "rows":
+            leaves = ids <= groups.seen[table.owner] + 1 - mode.size
+        else:
+            leaves = time < now - mode.size
+        if slot is not None:
+            leaves &= table.owner == slot
+        numbers = np.flatnonzero(leaves)
+        return [int(number) for number in numbers[np.lexsort((ids[numbers], time[numbers]))]]
+
+    # -- groups that end -------------------------------------------------------------------------------------------
 
     def close(self, state: UndoingState, slots: Ints) -> Returned:
+        state.failed = []
         places = np.array([place for place, slot in enumerate(slots.tolist()) if slot in state.has], np.int64)
         own = slots[places]
-        returned = self._engine.close(state.inner, own)
-        state.since.append(lambda inner: self._engine.close(inner, own))
+
+        def work(start: int, stop: int) -> Returned:
+            some = own[start:stop]
+            returned = self._engine.close(state.inner, some)
+            state.since.append(lambda inner: self._engine.close(inner, some))
+            return returned
+
+        def skip(place: int, error: DataError) -> None:
+            self._keep(state)
+            assert state.before is not None
+            state.before = _without_group(state.before, int(own[place]))
+            self._restore(state)
+            state.failed.append(Failure(error.message, int(own[place]), int(places[place])))
+
+        try:
+            returned = work(0, len(own))
+        except DataError:
+            self._restore(state)
+            returned = _together(
+                [(0, self._engine.close(state.inner, own[:0])), *self._in_parts(state, work, skip, len(own))]
+            )
         state.has.difference_update(own.tolist())
         assert returned.origin is not None
         return Returned(places[returned.origin], returned.time, returned.columns)
@@ -132,17 +256,52 @@ class UndoingEngine:
 
     def _keep(self, state: UndoingState) -> None:
         """From now on, go back to what is now. Engines may show arrays that they go on with, so these are copied."""
-        made = self._engine.export(state.inner, np.arange(state.slots, dtype=np.int64))
+        state.before, state.since, state.tuples = None, [], 0
+        if state.unsaved is not None:
+            return
+        try:
+            made = self._engine.export(state.inner, np.arange(state.slots, dtype=np.int64))
+        except StateError as error:
+            state.unsaved = error
+            return
         tables = {
             name: TableRows(table.owner.copy(), table.rows.take(pa.array(np.arange(table.rows.num_rows))))
             for name, table in made.tables.items()
         }
-        state.before, state.since, state.tuples = Groups(made.seen.copy(), tables), [], 0
+        state.before = Groups(made.seen.copy(), tables)
 
     def _restore(self, state: UndoingState) -> None:
+        if state.unsaved is not None:
+            raise state.unsaved
         state.inner = self._engine.open() if state.before is None else self._engine.load(state.before)
         for work in state.since:
             work(state.inner)
+
+
+def _expiry(groups: Groups, mode: Sliding, number: int, why: str, place: int) -> Failure:
+    table = groups.tables[WINDOW]
+    (row,) = table.rows.slice(number, 1).to_pylist()
+    *values, time, _ = row.values()
+    return Failure(why, int(table.owner[number]), None if mode.active else place, time + mode.size, tuple(values))
+
+
+def _without_rows(groups: Groups, numbers: Sequence[int]) -> Groups:
+    """The groups without these rows of their windows."""
+    table = groups.tables[WINDOW]
+    kept = np.setdiff1d(np.arange(len(table.owner)), np.array(numbers, np.int64))
+    return Groups(groups.seen, {**groups.tables, WINDOW: _rows_of(table, kept)})
+
+
+def _without_group(groups: Groups, slot: int) -> Groups:
+    seen = groups.seen.copy()
+    seen[slot] = -1
+    return Groups(
+        seen, {name: _rows_of(table, np.flatnonzero(table.owner != slot)) for name, table in groups.tables.items()}
+    )
+
+
+def _rows_of(table: TableRows, kept: Ints) -> TableRows:
+    return TableRows(table.owner[kept], table.rows.take(pa.array(kept)))
 
 
 def _together(found: list[tuple[int, Returned]]) -> Returned:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import field, replace
 from functools import cached_property
 
 from millstream.kernels.contract import Kernel
 from millstream.kernels.one_input import ByKeys
+from millstream.kernels.programs.spec import Failing
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
 from millstream.plan.aggregate_calls import AggregateCall
@@ -13,7 +16,10 @@ from millstream.plan.aggregates import HALVES, SPREADS
 from millstream.plan.node import by_told
 from millstream.plan.relations import Form
 from millstream.records import dataclass
-from millstream.schema import Schema
+from millstream.schema import Field, Schema
+from millstream.types import VARCHAR
+
+ERROR, ROW = "$error", "$row"
 
 _COMPILED = HALVES | SPREADS | {"count", "sum", "avg", "min", "max"}
 
@@ -30,6 +36,7 @@ class SummarySpec(ByKeys):
     by: tuple[str, ...]
     calls: tuple[AggregateCall[str], ...]
     form: Form = "intervals"
+    failing: Failing = field(default="stop", metadata={"later": True})
 
     def __post_init__(self) -> None:
         for name in (*self.by, *(arg for call in self.calls for arg in call.args)):
@@ -44,12 +51,19 @@ class SummarySpec(ByKeys):
     @cached_property
     def made(self) -> Schema:
         """The columns of the output but for the sign of changes."""
-        results = (field for call in self.calls for field in call.fields)
+        results: tuple[Field, ...] = tuple(field for call in self.calls for field in call.fields)
+        if self.failing == "report":
+            results = (Field(ERROR, VARCHAR), Field(ROW, VARCHAR))
         return Schema((*(self.input[key] for key in self.by), *results))
 
     @cached_property
     def output(self) -> Schema:
         return signed(self.made) if self.form == "changes" else self.made
+
+    def renamed(self, input: Schema, name: Callable[[str], str]) -> SummarySpec:
+        """The same over columns with other names."""
+        calls = tuple(replace(call, args=tuple(map(name, call.args))) for call in self.calls)
+        return replace(self, input=input, by=tuple(map(name, self.by)), calls=calls)
 
     @property
     def is_compiled(self) -> bool:
@@ -74,6 +88,8 @@ class SummarySpec(ByKeys):
         return RowSummaryKernel(self)
 
     def describe(self) -> str:
+        if self.failing == "report":
+            return f"Failed rows of: {replace(self, failing='skip').describe()}"
         how = "compiled" if self.is_compiled else "group by group"
         form = ", as changes" if self.form == "changes" else ""
         return f"summarize{by_told(self.by)}: {'; '.join(map(str, self.calls))} ({how}{form})"

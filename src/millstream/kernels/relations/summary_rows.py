@@ -17,6 +17,7 @@ from millstream.expressions.nested_codes import decode, encode
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.kernel import engine_of_calls
+from millstream.kernels.programs.undoing import Failure, UndoingEngine
 from millstream.kernels.relations.front import Front
 from millstream.kernels.relations.groups import GROUP_LANES, SweptGroups
 from millstream.kernels.relations.held_rows import HeldRows
@@ -27,6 +28,7 @@ from millstream.kernels.saving import states as saving
 from millstream.kernels.saving.content import Content, Few, KeptRows, Ledger
 from millstream.kernels.saving.signatures import signature_of
 from millstream.kernels.saving.snapshots import Saved
+from millstream.kernels.streams.failing import as_text
 from millstream.records import dataclass
 
 _MOST_ROWS = 100_000
@@ -84,7 +86,8 @@ class RowSummaryKernel:
         self.spec = spec
         self.top = TopRows.of(spec)
         runs = spec.calls and self.top is None
-        self.engine = engine_of_calls(spec.calls, spec.input, keyed=True) if runs else None
+        engine = engine_of_calls(spec.calls, spec.input, keyed=True) if runs else None
+        self.engine = engine if spec.failing == "stop" or engine is None else UndoingEngine(engine)
         self._keys = [spec.input.index(key) for key in spec.by]
         self._args = [spec.input.index(arg) for call in spec.calls for arg in call.args]
         self._made = [field.type for field in spec.made.fields[len(spec.by) :]]
@@ -255,8 +258,15 @@ class RowSummaryKernel:
             for index, type_ in zip(self._args, self._taken, strict=True)
         ]
         self.engine.arrive(groups, slots, none, ids, args, BEGIN)
+        failed = list(groups.failed) if self.spec.failing == "report" else []
         returned = self.engine.close(groups, np.arange(len(there), dtype=np.int64))
         assert returned.origin is not None and state.results is not None
+        if self.spec.failing == "report":
+            for slot, code in self._failed(state, rows, args, failed, groups.failed, np.cumsum([0, *counts])):
+                results[there[slot]].append(code)
+            for codes_of in results:
+                codes_of.sort()
+            return results
         if len(returned.origin):
             columns = [
                 encode(column, type_) if type_.is_nested else column
@@ -268,6 +278,26 @@ class RowSummaryKernel:
             for codes_of in results:
                 codes_of.sort()
         return results
+
+    def _failed(
+        self, state: RowSummaryState, rows: pa.RecordBatch, args: list[pa.Array], left_out: list[Failure],
+        ended: list[Failure], firsts: Ints,
+    ) -> list[tuple[int, int]]:  # fmt: skip
+        """What was left out, each with the slot of its group and the number of what is said of it."""
+        if not left_out and not ended:
+            return []
+        names = [arg for call in self.spec.calls for arg in call.args]
+        columns = {name: rows.column(index) for name, index in zip(self.spec.by, self._keys, strict=True)}
+        said = []
+        for each in left_out:
+            values = {**columns, **dict(zip(names, args, strict=True))}
+            said.append((each, values, each.place))
+        said += [(each, columns, int(firsts[each.slot])) for each in ended]
+        texts = [as_text({name: values[name][place].as_py() for name in sorted(values)}) for _, values, place in said]
+        assert state.results is not None
+        whys = [each.why for each, _, _ in said]
+        codes = state.results.encode([pa.array(whys, pa.string()), pa.array(texts, pa.string())]).tolist()
+        return [(each.slot, code) for (each, _, _), code in zip(said, codes, strict=True)]
 
     def _changes(self, state: RowSummaryState, out: list[tuple[int, int, int, int]]) -> Batch:
         lanes = np.array(out, dtype=np.int64).reshape(-1, 4)

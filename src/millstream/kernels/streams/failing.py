@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ import pyarrow as pa
 from millstream.arrays import to_numpy
 from millstream.errors import DataError
 from millstream.expressions.nodes import Call, Column, Expr, told, walk
-from millstream.kernels.batch import Batch, Ints
+from millstream.kernels.batch import BEGIN, Batch, Ints
 from millstream.kernels.compute import Computation, ComputeStage
 from millstream.kernels.relations.signs import SIGN
 from millstream.plan.failed import FAILED_SCHEMA
@@ -98,10 +97,18 @@ def _told(batch: Batch, failing: list[Expr]) -> Batch:
 
 def failed_batch(batch: Batch, reasons: list[str], values: list[dict[str, Any]]) -> Batch:
     """What ERRORS(q) shows of rows at their times."""
-    texts = [json.dumps(each, default=str, ensure_ascii=False) for each in values]
-    columns = [pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
-    shown = pa.RecordBatch.from_arrays(columns, schema=FAILED_SCHEMA.arrow)
-    return replace(batch.with_rows(shown), other=None)
+    return failed_rows(batch.time, batch.seq, reasons, values).with_upto(batch.upto)
+
+
+def failed_rows(time: Ints, seq: Ints, reasons: list[str], values: list[dict[str, Any]]) -> Batch:
+    """What ERRORS(q) shows of what could not be computed at these times."""
+    columns = [pa.array(reasons, pa.string()), pa.array(list(map(as_text, values)), pa.string())]
+    return Batch(pa.RecordBatch.from_arrays(columns, schema=FAILED_SCHEMA.arrow), time, seq, BEGIN)
+
+
+def as_text(values: dict[str, Any]) -> str:
+    """Values as they are shown: JSON."""
+    return json.dumps(values, default=str, ensure_ascii=False)
 
 
 def _read(expr: Expr, row: dict[str, Any]) -> dict[str, Any]:
