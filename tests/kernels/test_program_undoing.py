@@ -48,10 +48,10 @@ def test_rows_that_fail_leave_no_trace(seed: int, kept: int, monkeypatch: pytest
 
 
 KEPT = """CREATE WINDOW AGGREGATE kept(next BIGINT) : BIGINT {
-  TABLE state(n BIGINT, t BIGINT);
+  TABLE state(n BIGINT, t BIGINT); TABLE inwindow(wnext);
   INITIALIZE: { INSERT INTO state VALUES (1, 0); INSERT INTO RETURN SELECT t FROM state; }
   ITERATE: { UPDATE state SET n = n + 1; INSERT INTO RETURN SELECT t FROM state; }
-  EXPIRE: { UPDATE state SET n = n - 1; UPDATE state SET t = t + oldest().next * 2; }
+  EXPIRE: { UPDATE state SET n = n - 1; UPDATE state SET t = t + oldest().wnext * 2; }
 }"""
 
 

@@ -21,7 +21,7 @@ from millstream.kernels.programs.factored import FactoredEngine, Part
 from millstream.kernels.programs.factors import factors
 from millstream.kernels.programs.rows import RowEngine
 from millstream.kernels.programs.spec import AggregateSpec, GroupSpec
-from millstream.kernels.programs.undoing import Failure, UndoingEngine
+from millstream.kernels.programs.undoing import LeftOut, UndoingEngine
 from millstream.kernels.saving.content import Content, Few, Ledger, Slots, struct
 from millstream.kernels.saving.lists import lists, unlisted
 from millstream.kernels.saving.signatures import signature_of
@@ -189,7 +189,7 @@ class AggregateKernel:
         """Note the rows that the engine left out, with the values of keys and arguments."""
         if self.spec.failing != "report" or not state.groups.failed:
             return
-        failed: list[Failure] = state.groups.failed
+        failed: list[LeftOut] = state.groups.failed
         if came := [each for each in failed if each.place is not None]:
             rows = batch.take(np.array([each.place for each in came]))
             told = list(zip(came, self._told(rows.rows), strict=True))
@@ -209,7 +209,7 @@ class AggregateKernel:
         """Keys and arguments of rows."""
         return list(rows.select(sorted({*self.spec.keys, *self.spec.args})).to_pylist())
 
-    def _of(self, failure: Failure, values: dict[str, Any]) -> dict[str, Any]:
+    def _of(self, failure: LeftOut, values: dict[str, Any]) -> dict[str, Any]:
         """With the arguments of the tuple that expired, if it is that."""
         if failure.expired is None:
             return values
@@ -368,7 +368,7 @@ class AggregateKernel:
         return state
 
 
-def _why(failure: Failure) -> str:
+def _why(failure: LeftOut) -> str:
     return failure.why if failure.expired is None else f"{failure.why} (EXPIRE)"
 
 

@@ -36,7 +36,7 @@ def may_fail(statements: Sequence[Statement]) -> bool:
 
 
 @dataclass(frozen=True)
-class Failure:
+class LeftOut:
     """What was left out of the group in a slot, and why: the tuple at a place of the batch; or the EXPIRE of one that
     `expired` when the tuple at that place came, or else at a time; or the group, by its place among those that
     ended."""
@@ -61,7 +61,7 @@ class UndoingState:
     """how many slots have been in use"""
     has: set[int] = field(default_factory=set)
     """the slots that have a group: those of which all tuples failed have none"""
-    failed: list[Failure] = field(default_factory=list)
+    failed: list[LeftOut] = field(default_factory=list)
     """what the last call left out"""
     unsaved: StateError | None = None
     """why there is no way back: an object of the user's class could not be saved"""
@@ -106,7 +106,7 @@ class UndoingEngine:
             if made is None:
                 if place == count:
                     raise error
-                state.failed.append(Failure(error.message, int(slots[place]), place))
+                state.failed.append(LeftOut(error.message, int(slots[place]), place))
             return made
 
         try:
@@ -229,7 +229,7 @@ class UndoingEngine:
             assert state.before is not None
             state.before = _without_group(state.before, int(own[place]))
             self._restore(state)
-            state.failed.append(Failure(error.message, int(own[place]), int(places[place])))
+            state.failed.append(LeftOut(error.message, int(own[place]), int(places[place])))
 
         try:
             returned = work(0, len(own))
@@ -278,11 +278,11 @@ class UndoingEngine:
             work(state.inner)
 
 
-def _expiry(groups: Groups, mode: Sliding, number: int, why: str, place: int) -> Failure:
+def _expiry(groups: Groups, mode: Sliding, number: int, why: str, place: int) -> LeftOut:
     table = groups.tables[WINDOW]
     (row,) = table.rows.slice(number, 1).to_pylist()
     *values, time, _ = row.values()
-    return Failure(why, int(table.owner[number]), None if mode.active else place, time + mode.size, tuple(values))
+    return LeftOut(why, int(table.owner[number]), None if mode.active else place, time + mode.size, tuple(values))
 
 
 def _without_rows(groups: Groups, numbers: Sequence[int]) -> Groups:

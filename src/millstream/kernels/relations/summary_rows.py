@@ -17,7 +17,7 @@ from millstream.expressions.nested_codes import decode, encode
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.kernel import engine_of_calls
-from millstream.kernels.programs.undoing import Failure, UndoingEngine
+from millstream.kernels.programs.undoing import LeftOut, UndoingEngine
 from millstream.kernels.relations.front import Front
 from millstream.kernels.relations.groups import GROUP_LANES, SweptGroups
 from millstream.kernels.relations.held_rows import HeldRows
@@ -280,8 +280,8 @@ class RowSummaryKernel:
         return results
 
     def _failed(
-        self, state: RowSummaryState, rows: pa.RecordBatch, args: list[pa.Array], left_out: list[Failure],
-        ended: list[Failure], firsts: Ints,
+        self, state: RowSummaryState, rows: pa.RecordBatch, args: list[pa.Array], left_out: list[LeftOut],
+        ended: list[LeftOut], firsts: Ints,
     ) -> list[tuple[int, int]]:  # fmt: skip
         """What was left out, each with the slot of its group and the number of what is said of it."""
         if not left_out and not ended:

@@ -96,8 +96,11 @@ class Skip:
                 return "PAST LAST ROW"
             case "next":
                 return "TO NEXT ROW"
-            case _:
-                return f"TO {self.to.upper()} {'|'.join(self.variables)}"
+            case "first":
+                return f"TO FIRST {'|'.join(self.variables)}"
+            case "last":
+                # the standard's word LAST says nothing more
+                return f"TO {'|'.join(self.variables)}"
 
 
 @dataclass(frozen=True, slots=True)
