@@ -72,7 +72,7 @@ def connect_async(path: Any = None, **given: Any) -> Connecting:
 
 
 def _opening(on_spark: bool) -> tuple[Callable[..., Access], Callable[..., Database]]:
-    """What opens sessions. What is imported for it is no garbage: the collector need not look at it."""
+    """The functions that open sessions. The garbage collector skips the modules that they import."""
     import gc
 
     pauses = "millstream.session.opening" not in sys.modules and gc.isenabled()

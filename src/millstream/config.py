@@ -24,7 +24,8 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class Config:
-    """Every setting with its default; results never depend on them, only speed, limits and what EXPLAIN shows."""
+    """Every setting with its default. They change speed, limits and what EXPLAIN shows; only `on_error`, `timezone` and
+    `idle_timeout` change results."""
 
     batch_rows: int = 262_144
     """rows an operator sees at once, at most"""

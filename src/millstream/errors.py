@@ -69,7 +69,7 @@ class UnsupportedError(BindError):
 
 @contextmanager
 def refusing_depth() -> Iterator[None]:
-    """Around what goes down a statement step by step: a statement that is too deep for it is refused."""
+    """A context for work that recurses into a statement: an error if the statement is nested too deeply for it."""
     try:
         yield
     except RecursionError:
@@ -79,7 +79,7 @@ def refusing_depth() -> Iterator[None]:
 
 
 def ours(error: Exception) -> MillstreamError:
-    """An error of a library or of the system as one of ours, which says what it is."""
+    """An error of a library or of the operating system as a MillstreamError with a readable message."""
     if isinstance(error, MillstreamError):
         return error
     if isinstance(error, OSError):
@@ -116,7 +116,7 @@ class EngineError(MillstreamError):
 
 
 def internal_error(error: Exception) -> EngineError:
-    """A fault of the engine, as an error of ours."""
+    """A defect of the engine, as a MillstreamError."""
     told = f"internal error: {type(error).__name__}: {error}"
     return EngineError(told[:300], hint="this is a bug in Millstream: please report it with the statement")
 

@@ -90,3 +90,39 @@ def test_an_error_in_a_worker_names_the_method(spark: Any) -> None:
     db = ms.connect(spark=spark, aggregates=[Picky])
     with pytest.raises(ms.DataError, match=r"picky\.iterate failed: KeyError"):
         rows_of(db, "SELECT picky(x) FROM s")
+
+
+@ms.aggregate("fussy", parameters={"x": "DOUBLE"}, returns="DOUBLE", one_row=True)
+class Fussy:
+    def initialize(self, x: float) -> float:
+        self.total = x
+        return x
+
+    def iterate(self, x: float) -> float:
+        self.total += x
+        if int(x) % 3 == 0:
+            raise ValueError(x)
+        return self.total
+
+    def expire(self, x: float) -> None:
+        self.total -= x
+        if int(x) % 4 == 0:
+            raise ValueError(x)
+
+
+def test_rows_that_a_class_fails_on_are_left_out(spark: Any) -> None:
+    def left_out(db: ms.Database) -> tuple[list[Any], list[Any]]:
+        db.execute("CREATE STREAM s (k VARCHAR, x DOUBLE, ts TIMESTAMP) ORDER BY ts")
+        query = db.sql("SELECT k, x, fussy(x) OVER (PARTITION BY k ROWS 2 PRECEDING) AS t FROM s", name="q")
+        errors = db.sql("SELECT error, row FROM ERRORS(q)")
+        db.push("s", [("ab"[i % 2], float(i * 7 % 13), dt.datetime(2026, 1, 1, 0, 0, i)) for i in range(40)])
+        db.finish()
+        return [list(row.values()) for row in query.fetch().to_pylist()], [
+            list(row.values()) for row in errors.fetch().to_pylist()
+        ]
+
+    rows, errors = left_out(ms.connect(aggregates=[Fussy], on_error="row"))
+    assert any("iterate" in error for error, _ in errors) and any("EXPIRE" in error for error, _ in errors)
+    assert len(rows) + sum("iterate" in error for error, _ in errors) == 40
+    found = left_out(ms.connect(spark=spark, aggregates=[Fussy], on_error="row"))
+    assert (sorted(found[0], key=str), sorted(found[1])) == (sorted(rows, key=str), sorted(errors))

@@ -24,7 +24,7 @@ Frame = tuple[bytes, bytes]
 
 
 class DamagedError(StateError):
-    """A saved file that is not what was written; `path` and `offset` say where."""
+    """A saved file is damaged; `path` and `offset` say where."""
 
     def __init__(self, path: Path, offset: int, why: str) -> None:
         home = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent

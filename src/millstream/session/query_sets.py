@@ -154,7 +154,7 @@ class QuerySet:
             self._keys.release(np.flatnonzero(self._cohort_of < 0))
 
     def _end_unused(self) -> None:
-        """Programs end that have no query, and can get none, once all of their rows are fetched."""
+        """Stop programs that run no query and can get none, once all of their rows are fetched."""
         for cohort in self._cohorts:
             if not (cohort.ended or cohort.size or cohort.open or waits(self._database, cohort)):
                 self._end(cohort)
@@ -233,7 +233,7 @@ class QuerySet:
 
     @in_turn
     def _stop_alone(self, numbers: Any) -> None:
-        """Queries of which too many rows waited end; the others go on."""
+        """Stop queries with too many waiting rows; the others continue."""
         slots = self._keys.live()
         slots = slots[(self._cohort_of[slots] >= 0) & np.isin(self._number_of[slots], numbers)]
         keys = self._keys.keys(slots).column(0)
@@ -305,7 +305,7 @@ class QuerySet:
             self._database.catalog.hold(_holder(self.name), frozenset([self.table]))
 
     def check(self, rows: pa.Table) -> None:
-        """Refuse rows for which there can be no query."""
+        """Raise an error for rows that cannot become a query."""
         table = self._table_of(rows)
         for fixed, places in self._divided(table):
             self._check(fixed, table.take(pa.array(places)), self._open_for(fixed))
@@ -316,7 +316,7 @@ class QuerySet:
         self._plans.check(fixed, rows)
 
     def follow(self, rows: pa.Table) -> None:
-        """Rows of the table came, were changed or are gone."""
+        """Update the queries after rows of the table were inserted, changed or deleted."""
         keys = rows.column(self.key).combine_chunks()
         tables, table, key = self._database.tables, quoted(str(self.table)), quoted(self.key)
         columns = ", ".join(map(quoted, self._schema.names))
@@ -329,7 +329,7 @@ class QuerySet:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Compare all queries with all rows of the table: those of rows that are gone or were changed end."""
+        """Compare all queries with all rows of the table, and stop those whose rows were deleted or changed."""
         assert self.table is not None
         columns = ", ".join(quoted(name) for name in self._schema.names)
         own = [f"SELECT {columns} FROM {quoted(each.table)}" for each in self._cohorts if not each.ended]
@@ -359,7 +359,7 @@ class QuerySet:
 
     @staticmethod
     def reopened(database: Database, kept: QuerySetDef) -> QuerySet:
-        """The set that was kept: its programs run already, and its queries are what their tables hold."""
+        """A saved set: its programs already run, and their tables hold its queries."""
         made = QuerySet(database, kept.name, kept.sql, kept.key, kept.table, kept.sink, kept.merged)
         made.hold()
         made._know(kept.schema)
@@ -452,5 +452,5 @@ class QuerySet:
 
 
 def _holder(name: str) -> str:
-    """Under which name the catalog knows that a set needs its table."""
+    """The name under which the catalog notes that a set needs its table."""
     return f"queries {name}"

@@ -102,12 +102,13 @@ class UndoingEngine:
             is_active = self._mode is not None and self._mode.active
             slot = None if is_active or place == count else int(slots[place])
             now = upto if place == count or (is_active and place + 1 == count) else int(time[place])
-            made = self._without_expiring(state, slot, place, now, partial(work, place, min(place + 1, count)))
-            if made is None:
-                if place == count:
-                    raise error
-                state.failed.append(LeftOut(error.message, int(slots[place]), place))
-            return made
+            made = self._without_expiring(state, slot, place, now, partial(work, place, min(place + 1, count)), error)
+            if isinstance(made, Returned):
+                return made
+            if place == count:
+                raise made
+            state.failed.append(LeftOut(made.message, int(slots[place]), place))
+            return None
 
         try:
             return work(0, count)
@@ -149,16 +150,17 @@ class UndoingEngine:
     # -- windows ---------------------------------------------------------------------------------------------------
 
     def _without_expiring(
-        self, state: UndoingState, slot: int | None, place: int, now: int, work: Callable[[], Returned]
-    ) -> Returned | None:
-        """Do some work after tuples have left the window without EXPIRE, those for which it fails; None if it fails all
-        the same."""
+        self, state: UndoingState, slot: int | None, place: int, now: int, work: Callable[[], Returned],
+        error: DataError,
+    ) -> Returned | DataError:  # fmt: skip
+        """Do some work, which failed, after tuples for which EXPIRE fails have left the window without it; or why the
+        work fails all the same."""
         if self._mode is None or (slot is None and not self._mode.active):
-            return None
+            return error
         self._keep(state)
         whole = state.before
         if whole is None:
-            return None
+            return error
         due = self._due(whole, self._mode, slot, now)
 
         def tried(gone: Sequence[int]) -> Returned | DataError:
@@ -169,11 +171,11 @@ class UndoingEngine:
             except DataError as error:
                 return error
 
-        made = tried(due) if due else None
-        if not isinstance(made, Returned):
+        made = tried(due) if due else error
+        if isinstance(made, DataError):
             state.before, state.since, state.tuples = whole, [], 0
             self._restore(state)
-            return None
+            return made
         left: list[int] = []
         start = 0
         while start < len(due):
