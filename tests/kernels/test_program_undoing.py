@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 
 import pytest
 
@@ -114,3 +116,64 @@ def test_rows_whose_expire_fails_leave_the_window_without_it(
         failed = [(str(v), str(k)) for k, v, _ in rows if abs(2 * v) >= 2**62]
     assert sorted(found) == sorted(failed)
     assert failed
+
+
+SCALED = """CREATE AGGREGATE scaled(next VARCHAR) : BIGINT {
+  TABLE state(t BIGINT);
+  INITIALIZE: { INSERT INTO state VALUES (CAST(next AS BIGINT)); }
+  ITERATE: { UPDATE state SET t = t + CAST(next AS BIGINT); }
+  TERMINATE: { INSERT INTO RETURN SELECT t * 2305843009213693952 FROM state; }
+}"""
+TOO_LARGE = 4
+
+
+def _of(values: list[str]) -> int | None:
+    """The sum of the values that are numbers, which may be too large to be scaled."""
+    return sum(int(value) for value in values if value != "x") if any(value != "x" for value in values) else None
+
+
+@pytest.mark.parametrize("form", ["intervals", "changes"])
+def test_groups_and_relations_leave_out_what_fails(form: str) -> None:
+    rng = random.Random(form)
+    db = ms.connect(on_error="row", relations=form)
+    db.execute("CREATE STREAM s (k INT, x VARCHAR, t BIGINT) ORDER BY t")
+    db.execute(SCALED)
+    groups = db.sql("SELECT k, window_end, scaled(x) AS v FROM TUMBLE(s, t, 4) GROUP BY k, window_end", name="groups")
+    no_groups = db.sql("SELECT error, row FROM ERRORS(groups)")
+    relation = db.sql("SELECT k, scaled(x) AS v FROM s [RANGE 3] GROUP BY k", name="relation")
+    no_relation = db.sql("SELECT error, row FROM ERRORS(relation)")
+    rows = [(rng.randrange(2), rng.choice("01112x"), 1 + i // 2) for i in range(60)]
+    at = 0
+    while at < len(rows):
+        size = rng.choice([1, 3, 11])
+        db.push("s", rows[at : at + size])
+        at += size
+    db.finish()
+
+    def by_key(taken: list[tuple[int, str, int]]) -> dict[int, list[str]]:
+        return {k: [x for key, x, _ in taken if key == k] for k in sorted({key for key, _, _ in taken})}
+
+    expected, failed = [], []
+    for end in range(4, 36, 4):
+        taken = by_key([row for row in rows if end - 4 <= row[2] < end])
+        sums = {k: _of(values) for k, values in taken.items()}
+        expected += [(k, end, v << 61) for k, v in sums.items() if v is not None and v < TOO_LARGE]
+        failed += [k for k, v in sums.items() if v is not None and v >= TOO_LARGE]
+        failed += [k for k, values in taken.items() for x in values if x == "x"]
+    assert sorted(tuple(row.values()) for row in groups.fetch().to_pylist()) == sorted(expected)
+    assert sorted(json.loads(row)["k"] for row in no_groups.fetch()["row"].to_pylist()) == sorted(failed)
+
+    found = relation.fetch().to_pylist()
+    bad: Counter[tuple[int, bool]] = Counter()
+    before: Counter[tuple[int, bool]] = Counter()
+    for now in range(1, 40):
+        taken = by_key([row for row in rows if row[2] <= now < row[2] + 3])
+        sums = {k: _of(values) for k, values in taken.items()}
+        there = [(r["k"], r["v"]) for r in found if r["valid_from"] <= now < r["valid_to"]]
+        assert sorted(there) == [(k, v << 61) for k, v in sums.items() if v is not None and v < TOO_LARGE]
+        fails = Counter({(k, False): values.count("x") for k, values in taken.items()})
+        fails += Counter((k, True) for k, v in sums.items() if v is not None and v >= TOO_LARGE)
+        bad += fails - before
+        before = fails
+    told = Counter((json.loads(r["row"])["k"], "x" not in r["row"]) for r in no_relation.fetch().to_pylist())
+    assert told == +bad and len(told) > 2
