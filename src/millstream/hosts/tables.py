@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -420,7 +421,7 @@ def _plain_errors() -> Iterator[None]:
         first, *others = str(error).splitlines()
         known = next((line for line in others if line.startswith("Candidate")), "").partition(": ")[2].replace('"', "")
         hint = f"available: {known}" if known else None
-        raise DataError(first.removeprefix("Binder Error: ").removeprefix("Constraint Error: "), hint=hint) from None
+        raise DataError(re.sub(r"^[A-Z][\w ]+ Error: ", "", first), hint=hint) from None
 
 
 def quoted(name: str) -> str:

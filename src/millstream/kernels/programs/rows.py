@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millstream.errors import DataError
 from millstream.expressions.object_values import to_arrow, to_values
 from millstream.kernels.batch import Ints
 from millstream.kernels.programs.engine import (
@@ -25,6 +26,7 @@ from millstream.kernels.programs.engine import (
     Tumbling,
 )
 from millstream.kernels.programs.rows_source import Code, Row, Tables
+from millstream.library import WIDE
 from millstream.plan.programs.nodes import Program
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
@@ -97,6 +99,20 @@ class RowEngine:
     def arrive(self, state: State, slots: npt.NDArray[np.int32], time: Ints, ids: Ints, args: Sequence[pa.Array],
                upto: int) -> Returned:  # fmt: skip
         """Work on tuples in order of time; an active window runs what expires before `upto`."""
+        try:
+            return self._arrive(state, slots, time, ids, args, upto)
+        except DataError as error:
+            raise self._in_words(error) from error
+
+    def _in_words(self, error: DataError) -> DataError:
+        """The error without the statements of a sum that the query calls by another name."""
+        fn = next((fn for fn, written in WIDE.items() if written == self.program.name), None)
+        if fn is None:
+            return error
+        return DataError(f"{fn} overflows {self.program.parameters.fields[0].type}", hint="cast its argument to DOUBLE")
+
+    def _arrive(self, state: State, slots: npt.NDArray[np.int32], time: Ints, ids: Ints, args: Sequence[pa.Array],
+                upto: int) -> Returned:  # fmt: skip
         columns = [to_values(array, param.type) for array, param in zip(args, self.program.parameters, strict=True)]
         rows = list(zip(*columns, strict=True)) if columns else [()] * len(slots)
         output = _Output()
