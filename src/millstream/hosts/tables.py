@@ -410,6 +410,10 @@ class Noted:
             cursor.execute(f"DROP TABLE {before}")
 
 
+_KIND = re.compile(r"^(Binder|Constraint|Conversion|Invalid Input|Out of Range) Error: ")
+"""what DuckDB puts in front of errors that say enough without it"""
+
+
 @contextmanager
 def _plain_errors() -> Iterator[None]:
     import duckdb
@@ -421,7 +425,7 @@ def _plain_errors() -> Iterator[None]:
         first, *others = str(error).splitlines()
         known = next((line for line in others if line.startswith("Candidate")), "").partition(": ")[2].replace('"', "")
         hint = f"available: {known}" if known else None
-        raise DataError(re.sub(r"^[A-Z][\w ]+ Error: ", "", first), hint=hint) from None
+        raise DataError(_KIND.sub("", first), hint=hint) from None
 
 
 def quoted(name: str) -> str:
