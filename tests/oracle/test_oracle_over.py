@@ -154,13 +154,20 @@ def test_every_aggregate(call: str, unit: str, length: int | None, key: str, fee
 @given(
     call=st.sampled_from([call for call in CALLS if call.startswith(OF_OWN_ROW) and "DISTINCT" not in call]),
     frame=st.sampled_from(
-        ["RANGE BETWEEN INTERVAL 3 SECONDS", "RANGE BETWEEN UNBOUNDED", "GROUPS BETWEEN 2", "ROWS BETWEEN 2"]
+        [
+            "RANGE BETWEEN INTERVAL 3 SECONDS PRECEDING AND CURRENT ROW",
+            "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+            "RANGE BETWEEN INTERVAL 2 SECONDS PRECEDING AND INTERVAL 3 SECONDS FOLLOWING",
+            "RANGE BETWEEN CURRENT ROW AND CURRENT ROW",
+            "GROUPS BETWEEN 2 PRECEDING AND CURRENT ROW",
+            "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
+        ]
     ),
     excluded=st.sampled_from(["TIES", "GROUP", "CURRENT ROW"]),
     feed=feeds(),
 )
 def test_what_is_excluded(call: str, frame: str, excluded: str, feed: Feed) -> None:
-    window = f"{call} OVER (PARTITION BY k ORDER BY ts {frame} PRECEDING AND CURRENT ROW EXCLUDE {excluded}) AS c"
+    window = f"{call} OVER (PARTITION BY k ORDER BY ts {frame} EXCLUDE {excluded}) AS c"
     want = theirs(f"SELECT k, v, ts, {window} FROM s ORDER BY ts, seq", s=feed)
     assert_same(ours(f"SELECT k, v, ts, {window} FROM s", s=feed), want)
 
