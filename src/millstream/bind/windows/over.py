@@ -352,7 +352,12 @@ class WindowBinder:
         if frame is not None and frame.unit == "groups":
             self.context.refuse("an aggregate written in SQL over GROUPS", node, hint="use ROWS or RANGE")
         if frame is None or isinstance(frame.preceding, Between | RowLength):
-            self.context.refuse("this window does not end at the current row", node, hint="… AND CURRENT ROW")
+            self.context.refuse(
+                f"{call.name} over a frame that does not end at the current row is not supported",
+                node,
+                detail="it is computed by an aggregate written in SQL, which sees rows as they come",
+                hint="… AND CURRENT ROW",
+            )
         reach = WindowReach(frame.unit, frame.preceding)
         return self.own.over(call, scalar, keys, reach, slide, _is_active(window))
 
