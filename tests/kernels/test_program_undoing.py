@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from threading import Lock
 
 import pytest
 
@@ -177,3 +178,31 @@ def test_groups_and_relations_leave_out_what_fails(form: str) -> None:
         before = fails
     told = Counter((json.loads(r["row"])["k"], "x" not in r["row"]) for r in no_relation.fetch().to_pylist())
     assert told == +bad and len(told) > 2
+
+
+class Locked:
+    """Keeps what cannot be saved."""
+
+    def initialize(self, x: int) -> int:
+        self.lock = Lock()
+        return x
+
+    def iterate(self, x: int) -> int:
+        return 10 // x
+
+
+def test_without_a_way_back_the_query_stops_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undoing, "_LEAST", 3)
+    made = ms.aggregate("locked", parameters={"x": "BIGINT"}, returns="BIGINT", one_row=True)(Locked)
+    for rows, expected in (([1, 0], [1]), ([1, 5, 5, 5, 0], None)):
+        db = ms.connect(on_error="row", aggregates=[made])
+        db.execute("CREATE STREAM s (v BIGINT, ts BIGINT) ORDER BY ts")
+        q = db.sql("SELECT locked(v) OVER (ROWS UNBOUNDED PRECEDING) AS x FROM s")
+        for i, v in enumerate(rows):
+            db.push("s", [(v, i)])
+        if expected is None:
+            with pytest.raises(ms.StateError, match="the state of locked cannot be saved"):
+                while q.fetch().num_rows:
+                    pass
+        else:
+            assert q.fetch()["x"].to_pylist() == expected
