@@ -16,6 +16,7 @@ import pytest
 
 from millstream.kernels import jit
 from millstream.kernels.jit import store
+from millstream.kernels.jit.compiled import KernelModule
 
 SOURCE = """
 def grow(values, factor):
@@ -156,6 +157,19 @@ def test_source_that_nobody_uses_is_forgotten() -> None:
     del grow
     gc.collect()
     assert module() is None
+    assert name not in sys.modules
+
+
+def test_the_end_of_a_module_leaves_another_of_the_same_source() -> None:
+    source = SOURCE.replace("grow", "grow_twin")
+    former, latter = KernelModule(source), KernelModule(source)
+    former.compiled()
+    name = latter.compiled().__name__
+    del former
+    gc.collect()
+    assert sys.modules[name] is latter.compiled()
+    del latter
+    gc.collect()
     assert name not in sys.modules
 
 

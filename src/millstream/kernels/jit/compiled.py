@@ -136,7 +136,7 @@ class KernelModule:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
-        weakref.finalize(self, sys.modules.pop, name, None)
+        weakref.finalize(self, _forget, name, module)
         spec.loader.exec_module(module)
         for function, made in list(vars(module).items()):
             if getattr(getattr(made, "py_func", None), "__module__", "") == name:
@@ -156,6 +156,12 @@ class KernelModule:
             return compile_now(*args) if chosen.bulk else module.python(function)
 
         dispatcher._compile_for_args = compile_for
+
+
+def _forget(name: str, module: ModuleType) -> None:
+    """A module that nobody uses goes; one of the same source that has come meanwhile has the same name, and stays."""
+    if sys.modules.get(name) is module:
+        del sys.modules[name]
 
 
 class Compiled:
