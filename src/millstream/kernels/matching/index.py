@@ -54,7 +54,7 @@ class Level:
         self._lanes = [first, *(lane for lane in range(len(lows)) if lane != first)] if first else []
         if self._lanes:
             lows, highs = lows[self._lanes], highs[self._lanes]
-        order = np.lexsort((highs[0], lows[0], slots)) if len(lows) else np.argsort(slots, kind="stable")
+        order = np.lexsort((highs[0], lows[0], slots))
         self.rows = rows.take(pa.array(order))
         in_order = numbers[order]
         self._places = np.argsort(in_order, kind="stable").astype(np.int32)
@@ -114,15 +114,10 @@ class Level:
 
     def find(self, slots: Ints, usable: Bools, values: Ints, one: bool = False) -> tuple[Ints, Ints]:
         """The rows of the stream and the entries that match, in order of the former; or `one` entry for each row."""
-        if not len(self._lows):
-            return self._whole_runs(np.where(usable & (slots < len(self._firsts)), slots, -1))
         return self._found(slots, usable, values, True, one)[:2]
 
     def find_sizes(self, slots: Ints, usable: Bools, values: Ints) -> tuple[Ints, Ints]:
         """How many entries match each row of the stream, and these, in order of the rows."""
-        if not len(self._lows):
-            left, entries = self._whole_runs(np.where(usable & (slots < len(self._firsts)), slots, -1))
-            return np.bincount(left, minlength=len(slots)), entries
         _, entries, ends = self._found(slots, usable, values, False, False)
         return np.diff(ends, prepend=0), entries
 
@@ -147,19 +142,6 @@ class Level:
             _check_pairs(2 * len(out_entry))
             out_row, out_entry = (np.concatenate([array, np.empty_like(array)]) for array in (out_row, out_entry))
 
-    def _whole_runs(self, slots: Ints) -> tuple[Ints, Ints]:
-        """Every entry of the run of each row: without an order there is nothing to search."""
-        found = np.flatnonzero(slots >= 0)
-        counts = self._counts[slots[found]]
-        _check_pairs(int(counts.sum()))
-        left = np.repeat(found, counts)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        entries = np.repeat(self._firsts[slots[found]], counts) + within
-        if not self.dead:
-            return left, entries
-        alive = self._alive[entries] != 0
-        return left[alive], entries[alive]
-
 
 def _check_pairs(pairs: int) -> None:
     """Many pairs need not become many rows, but they need memory."""
@@ -180,6 +162,8 @@ class MatchIndex:
         self._theirs = compile_arrow([*(theirs for _, theirs in condition.pairs), *bounds], table)
         self._kept = table if kept is None else kept
         self._levels: list[Level] = []
+        self._lanes = max(len(self._ranges), 1)
+        """without ranges there is one that holds everything: whole runs match"""
         self._first = 0
         self._asked_for, self._next_look = 0, _FIRST_LOOK
 
@@ -288,7 +272,7 @@ class MatchIndex:
         slots = np.zeros(rows.num_rows, dtype=np.int64)
         if self._keys is not None:
             slots = self._keys.lookup(pairs).astype(np.int64)
-        words = np.empty((len(self._ranges), rows.num_rows), dtype=np.int64)
+        words = np.zeros((self._lanes, rows.num_rows), dtype=np.int64)
         for lane, each in enumerate(self._ranges):
             words[lane] = ordered_words(values[lane], each.value.type)
         self._asked_for += rows.num_rows
@@ -301,8 +285,8 @@ class MatchIndex:
 
     def _intervals(self, bounds: list[pa.Array], rows: int) -> tuple[Ints, Ints]:
         """The least and the greatest word that each row takes, by range; an empty interval ends before it begins."""
-        lows = np.full((len(self._ranges), rows), LEAST, dtype=np.int64)
-        highs = np.full((len(self._ranges), rows), MOST, dtype=np.int64)
+        lows = np.full((self._lanes, rows), LEAST, dtype=np.int64)
+        highs = np.full((self._lanes, rows), MOST, dtype=np.int64)
         given = iter(bounds)
         for lane, each in enumerate(self._ranges):
             for _, closed in each.above:
