@@ -111,6 +111,28 @@ def test_released_slots_are_used_again(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("types", [[BIGINT], [VARCHAR], [BIGINT, VARCHAR]], ids=str)
+def test_keys_come_and_go_a_few_at_a_time(types: list[SqlType]) -> None:
+    """Many stay, so the index is not built anew; NULL is one of the keys."""
+    chance, slot_of = np.random.default_rng(1), dict[tuple[Any, ...], int]()
+    with jit.using("off"):
+        table = KeyTable(types)
+        for step in range(60):
+            numbers = chance.integers(0, 900, 400 if step < 2 else 20)
+            columns = [pa.array(numbers, mask=numbers % 300 == 0).cast(type_.arrow) for type_ in types]
+            if step % 2:
+                numbers = chance.choice(table.live(), 25, replace=False)
+                table.release(numbers)
+                slot_of = {key: slot for key, slot in slot_of.items() if slot not in numbers}
+            for key, slot in zip(tuples(columns), table.encode(columns).tolist(), strict=True):
+                assert slot_of.setdefault(key, slot) == slot
+            assert sorted(slot_of.values()) == table.live().tolist()
+            every = pa.array(range(900), mask=np.arange(900) % 300 == 0)
+            columns = [every.cast(type_.arrow) for type_ in types]
+            assert table.lookup(columns).tolist() == [slot_of.get(key, -1) for key in tuples(columns)]
+            assert tuples(table.keys().columns) == [key for key, _ in sorted(slot_of.items(), key=lambda item: item[1])]
+
+
+@pytest.mark.parametrize("types", [[BIGINT], [VARCHAR], [BIGINT, VARCHAR]], ids=str)
 def test_compiled_and_parallel_equal_python(types: list[SqlType]) -> None:
     chance = np.random.default_rng(3)
     ids = pa.array(chance.integers(0, 700, 40_000), mask=chance.random(40_000) < 0.01)

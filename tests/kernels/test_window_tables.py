@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from typing import Any
 
 import duckdb
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import millstream as ms
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
+from millstream.kernels.programs import ends
 from millstream.kernels.programs.kernel import engine_of_calls
 from millstream.kernels.streams.hop import WindowStage, windows_of
 from millstream.kernels.streams.session import SessionSpec
@@ -195,3 +197,31 @@ def test_groups_are_those_of_duckdb(table: str, given_rows: list[tuple[str | Non
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
     ends = [row[2] for row in found]
     assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize("few", [0, 5, 4_096])
+def test_groups_are_told_once_when_they_have_ended(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of them are looked at each time."""
+    monkeypatch.setattr(ends, "_FEW", few)
+    draw, groups, live = random.Random(few), ends.GroupEnds(np.zeros(200, dtype=np.int64)), dict[int, int]()
+
+    def there() -> Any:
+        return np.array(sorted(live), dtype=np.int32)
+
+    for now in range(0, 400, 3):
+        free = [slot for slot in range(200) if slot not in live]
+        new = draw.sample(free, draw.randint(0, min(len(free), 20)))
+        for slot in new:
+            live[slot] = groups.of[slot] = now + draw.choice([0, 1, 10, 40, 40, 90])
+        groups.enter(np.array(new, dtype=np.int64))
+        done = groups.over(now, there).tolist()
+        assert sorted(done) == [slot for slot, end in sorted(live.items()) if end <= now]
+        for slot in done:
+            del live[slot]
+
+
+@pytest.mark.parametrize("widest", [10, 2**40, 2**62])
+def test_groups_are_ordered_by_several_keys(widest: int) -> None:
+    chance = np.random.default_rng(widest)
+    keys = [chance.integers(-3, 3, 500), chance.integers(-widest, widest, 500), chance.permutation(500)]
+    assert ends.order_by(*keys).tolist() == np.lexsort(keys[::-1]).tolist()

@@ -18,6 +18,8 @@ COUNT, NULL_SLOT, FREE, USED, ARENA = range(5)
 _PARALLEL_ROWS = 16_384
 _MOST_GROWTH = 16
 """A table grows at most so many times at once: the first rows may have more new keys than the others."""
+_FEW = 4
+"""One of so many keys is few: to take them out of the index costs less than to build it anew."""
 _EMPTY, _VALUE, _NULL = 0, 1, 2
 
 
@@ -59,24 +61,34 @@ class SlotIndex:
         """Forget the keys of these slots; new keys will get them."""
         if len(slots) == 0:
             return
-        if np.any(self._kind_of[slots] == _NULL):
+        kinds = self._kind_of[slots]
+        if np.any(kinds == _NULL):
             self._meta[NULL_SLOT] = -1
         self._kind_of[slots] = _EMPTY
         free = int(self._meta[FREE])
         self._free[free : free + len(slots)] = slots
         self._meta[FREE] = free + len(slots)
         self._meta[USED] -= len(slots)
-        self._reindex(_index_length(len(self)))
+        length = _index_length(len(self))
+        if _FEW * len(slots) > len(self) or len(self._index_slot) > _FEW * length:
+            self._reindex(length)
+            return
+        found = slots[kinds == _VALUE].astype(np.int32)
+        _leave_index(len(found), found, self._hash_of, self._index_hash, self._index_slot)
 
     def _slots(self, given: tuple[Any, ...], rows: int, add: bool) -> Slots:
         """The slots of keys that come in these arrays; an unknown one gets a new slot if `add`, else -1."""
-        slots = np.empty(rows, dtype=np.int32)
-        find = self._loops[0].form(rows)
-        index = (self._index_hash, self._index_slot, self._meta)
+        slots = np.full(rows, -1, dtype=np.int32)
         parts = threads() if rows >= _PARALLEL_ROWS else 1
-        edges = [rows * part // parts for part in range(parts + 1)]
-        tasks = [partial(find, *given, *index, slots, start, stop, *self._kept()) for start, stop in pairwise(edges)]
-        if sum(run_all(tasks)) and add:
+        unknown = rows
+        if parts > 1 or not add:
+            # to add keys takes one thread, and finds those that are known on the way
+            find = self._loops[0].form(rows)
+            index = (self._index_hash, self._index_slot, self._meta)
+            edges = [rows * part // parts for part in range(parts + 1)]
+            each = [partial(find, *given, *index, slots, start, stop, *self._kept()) for start, stop in pairwise(edges)]
+            unknown = sum(run_all(each))
+        if unknown and add:
             row, before = 0, len(self)
             while (row := self._add(given, slots, row)) < rows:
                 # as if the rest of the rows had as many new keys as those so far
@@ -88,7 +100,7 @@ class SlotIndex:
     def _add(self, given: tuple[Any, ...], slots: Slots, row: int) -> int:
         index = (self._index_hash, self._index_slot, self._meta)
         kept = (*self._kept(), self._hash_of, self._kind_of, self._free)
-        return int(self._loops[1](0, *given, *index, slots, row, *kept))
+        return int(self._loops[1](len(slots) - row, *given, *index, slots, row, *kept))
 
     def _kept(self) -> tuple[npt.NDArray[Any], ...]:
         """The arrays of keys."""
@@ -115,7 +127,7 @@ class SlotIndex:
         _fill_index(len(slots), slots, self._hash_of, self._index_hash, self._index_slot)
 
 
-_fill_index = compile_kernel(source_of(index_loops), "fill_index")
+_fill_index, _leave_index = (compile_kernel(source_of(index_loops), name) for name in ("fill_index", "leave_index"))
 
 
 def doubled(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -25,6 +25,8 @@ class KeyTable:
         self._texts = [ByteTable(type_) if type_.is_coded else None for type_ in self.types]
         self._ints: IntTable | None = None
         self._rows: RowTable | None = None
+        self._released = 0
+        """keys since strings were forgotten that no key has any more"""
         if len(self.types) == 1 and not is_wide(self.types[0]):
             self._ints = IntTable() if self._texts[0] is None else None
         else:
@@ -70,8 +72,10 @@ class KeyTable:
     def release(self, slots: npt.NDArray[Any]) -> None:
         """Forget the keys of these slots; new keys will get them. Other slots keep their numbers."""
         self._index.release(slots)
-        if self._rows is not None:
+        self._released += len(slots)
+        if self._rows is not None and self._released > len(self) and any(text is not None for text in self._texts):
             self._forget_strings(self._rows)
+            self._released = 0
 
     def release_others(self, used: Iterable[npt.NDArray[Any]]) -> None:
         """Forget the keys that are none of these slots (below 0: none), if that are most."""

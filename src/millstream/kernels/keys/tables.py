@@ -74,6 +74,8 @@ class ByteTable(SlotIndex):
         self.start_of = np.zeros(8, dtype=np.int64)
         self.length_of = np.zeros(8, dtype=np.int64)
         self.arena = np.zeros(64, dtype=np.uint8)
+        self._unused = 0
+        """bytes of the arena that were those of released slots"""
 
     @property
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
@@ -94,7 +96,11 @@ class ByteTable(SlotIndex):
         return gather_bytes(self.arena, starts, lengths, known, self.type)
 
     def release(self, slots: npt.NDArray[Any]) -> None:
+        self._unused += int(self.length_of[slots].sum())
         super().release(slots)
+        if 2 * self._unused <= self._meta[ARENA]:
+            return
+        self._unused = 0
         live = self.live()
         kept = self.values(live)
         offsets, data = byte_parts(kept, self.type)

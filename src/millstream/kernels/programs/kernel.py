@@ -16,6 +16,7 @@ from millstream.kernels.keys import KeyTable
 from millstream.kernels.programs.accumulated import RECORDS, SEEN, AccumulatorEngine, DistinctEngine
 from millstream.kernels.programs.arranged import ArrangedEngine
 from millstream.kernels.programs.compiled import CompiledEngine, why_not_compiled
+from millstream.kernels.programs.ends import GroupEnds, order_by
 from millstream.kernels.programs.engine import Closing, Engine, Groups, Mode, Returned, Sliding, TableRows
 from millstream.kernels.programs.factored import FactoredEngine, Part
 from millstream.kernels.programs.factors import factors
@@ -58,7 +59,7 @@ class AggregateState:
     logged: int = 0
     next_id: int = 0
     last_seq: int = -1
-    ends: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    ends: GroupEnds = field(default_factory=GroupEnds)
     firsts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ledger: Ledger = field(default_factory=Ledger)
     failed: list[Batch] = field(default_factory=list)
@@ -272,23 +273,27 @@ class AggregateKernel:
         """The results of the groups whose end time has passed."""
         assert self.spec.ends is not None and state.keys is not None
         if len(batch):
-            if state.keys.size > len(state.ends):
+            if state.keys.size > len(state.firsts):
                 more = np.full(state.keys.size, _UNUSED)
-                state.ends, state.firsts = np.append(state.ends, more), np.append(state.firsts, more)
+                state.ends.of, state.firsts = np.append(state.ends.of, more), np.append(state.firsts, more)
             # of several rows of a new group, the first is written last
             new = np.flatnonzero(state.firsts[slots] == _UNUSED)[::-1]
-            state.firsts[slots[new]] = batch.seq[new]
-            state.ends[slots] = _micros(batch.rows.column(self.spec.input.index(self.spec.ends)))
-        live = state.keys.live().astype(np.int64)
-        done = live[state.ends[live] <= state.upto]
-        done = done[np.lexsort((done, state.firsts[done], state.ends[done]))]
+            own = slots[new].astype(np.int64)
+            state.ends.of[own] = np.arange(len(new))
+            once = own[state.ends.of[own] == np.arange(len(new))]
+            state.firsts[own] = batch.seq[new]
+            state.ends.of[slots] = _micros(batch.rows.column(self.spec.input.index(self.spec.ends)))
+            state.ends.enter(once)
+        done = state.ends.over(state.upto, state.keys.live)
+        if not len(done):
+            return Batch.empty(self._output, batch.upto)
+        done = done[order_by(state.ends.of[done], state.firsts[done], done)]
         keys = state.keys.keys(done)
         returned = self.engine.close(state.groups, done)
-        time, first = state.ends[done], state.firsts[done]
-        if len(done):
-            state.firsts[done] = _UNUSED
-            state.keys.release(done)
-            state.ledger.release(done)
+        time, first = state.ends.of[done], state.firsts[done]
+        state.firsts[done] = _UNUSED
+        state.keys.release(done)
+        state.ledger.release(done)
         if self.spec.failing == "report" and state.groups.failed:
             places = np.array([each.place for each in state.groups.failed])
             whys = [each.why for each in state.groups.failed]
@@ -363,7 +368,7 @@ class AggregateKernel:
         if self._active and waiting is not None:
             state.next_id = len(waiting)
         if self.spec.ends is not None and state.keys is not None:
-            state.ends = np.array(_micros(state.keys.keys().column(self.spec.keys.index(self.spec.ends))))
+            state.ends = GroupEnds(np.array(_micros(state.keys.keys().column(self.spec.keys.index(self.spec.ends)))))
             state.firsts = np.array(rows.column("first"))
         return state
 
