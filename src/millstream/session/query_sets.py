@@ -97,21 +97,22 @@ class QuerySet:
     def _add(self, table: pa.Table) -> None:
         if table.num_rows == 0:
             return
-        slots = self._new_keys(table.column(self.key).combine_chunks())
+        keys = table.column(self.key).combine_chunks()
+        self._check_new(keys)
         numbers = np.arange(self._numbered, self._numbered + table.num_rows, dtype=np.int64)
-        self._numbered += table.num_rows
         numbered = table.add_column(0, NUMBER, pa.array(numbers))
         cohorts = np.empty(table.num_rows, dtype=np.int32)
         divided = [(fixed, places, self._open_for(fixed)) for fixed, places in self._divided(table)]
         for fixed, places, running in divided:
             # all of them start, or none does
             self._check(fixed, table.take(pa.array(places)), running)
+        self._numbered += table.num_rows
         for fixed, places, running in divided:
             cohort = running or self._start(fixed, table.take(pa.array(places)))
             cohorts[places] = self._cohorts.index(cohort)
             self._database.perform(act.ChangeRows(cohort.table, numbered.take(pa.array(places)), None))
             cohort.size += len(places)
-        self._enter(slots, numbers, cohorts)
+        self._enter(self._keys.encode([keys]), numbers, cohorts)
         self._database.sets.keep(self)
         if table.num_rows > _MANY:
             release_unused()
@@ -148,10 +149,7 @@ class QuerySet:
             self._database.perform(act.ChangeRows(cohort.table, None, going))
             cohort.size -= len(numbers)
         self._end_unused()
-        # their slots stay theirs: to release a few costs as much as to release half of them
-        self._cohort_of[slots] = -1
-        if len(self._keys) > 2 * max(len(self), 1_024):
-            self._keys.release(np.flatnonzero(self._cohort_of < 0))
+        self._keys.release(slots)
 
     def _end_unused(self) -> None:
         """Stop programs that run no query and can get none, once all of their rows are fetched."""
@@ -165,8 +163,7 @@ class QuerySet:
 
     def keys(self) -> list[Any]:
         """The keys of the queries."""
-        slots = self._keys.live()
-        found: list[Any] = self._keys.keys(slots[self._cohort_of[slots] >= 0]).column(0).to_pylist()
+        found: list[Any] = self._keys.keys().column(0).to_pylist()
         return found
 
     @in_turn
@@ -235,8 +232,7 @@ class QuerySet:
     def _stop_alone(self, numbers: Any) -> None:
         """Stop queries with too many waiting rows; the others continue."""
         slots = self._keys.live()
-        slots = slots[(self._cohort_of[slots] >= 0) & np.isin(self._number_of[slots], numbers)]
-        keys = self._keys.keys(slots).column(0)
+        keys = self._keys.keys(slots[np.isin(self._number_of[slots], numbers)]).column(0)
         self._drop(keys)
         self.stopped += keys.to_pylist()
 
@@ -245,7 +241,6 @@ class QuerySet:
         conditions, `rows_out` that it emitted, `dropped` rows because too many waited to be fetched, and its `share` of
         the rows in and out of all queries, an estimate of its share of their time and state."""
         every = self._keys.live()
-        every = every[self._cohort_of[every] >= 0]
         slots = every if keys is None else self._slots_of(pa.array(list(keys), self._schema[self.key].type.arrow))
         total = sum(int(counts.sum()) for counts in self._counted(every))
         order, columns = counters(*self._counted(slots), self._boxes.lost(self._number_of[slots]), total)
@@ -322,7 +317,7 @@ class QuerySet:
         columns = ", ".join(map(quoted, self._schema.names))
         with tables.lent({"__changed": pa.table({self.key: keys})}):
             now = tables.query(f"SELECT {columns} FROM {table} WHERE {key} IN (SELECT {key} FROM __changed)")
-        self._drop(keys.filter(pa.array(self._known(keys) >= 0)))
+        self._drop(keys.filter(pa.array(self._keys.lookup([keys]) >= 0)))
         self._add(self._table_of(now))
         if tables.query(f"SELECT count(*) FROM {table}").column(0)[0].as_py() != len(self):
             # keys were changed, and nobody says what they were
@@ -427,28 +422,20 @@ class QuerySet:
     def _table_of(self, rows: Rows) -> pa.Table:
         return typed(rows, self._schema)
 
-    def _known(self, keys: pa.Array) -> Any:
-        """The slots of keys, -1 for those of no query."""
-        slots = self._keys.lookup([keys])
-        known = slots >= 0
-        known[known] = self._cohort_of[slots[known]] >= 0
-        return np.where(known, slots, -1)
-
     def _slots_of(self, keys: pa.Array) -> Any:
-        found = self._known(keys)
+        found = self._keys.lookup([keys])
         if (found < 0).any():
             raise CatalogError(f"no query {keys[int(np.argmin(found))].as_py()!r} in {self.name}")
         return found
 
-    def _new_keys(self, keys: pa.Array) -> Any:
+    def _check_new(self, keys: pa.Array) -> None:
         if keys.null_count:
             raise DataError(f"a query has no key: {self.key} is NULL")
-        known = self._known(keys)
+        known = self._keys.lookup([keys])
         if (known >= 0).any():
             raise CatalogError(f"query {keys[int(np.argmax(known >= 0))].as_py()!r} is already in {self.name}")
         if len(pc.unique(keys)) < len(keys):
             raise CatalogError(f"two of the queries have the same {self.key}")
-        return self._keys.encode([keys])
 
 
 def _holder(name: str) -> str:
