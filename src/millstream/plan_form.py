@@ -55,7 +55,7 @@ _LISTED = {
     "plan.lengths": "RowLength",
     "plan.ties": "SortKey Ties",
     "plan.unnest": "Unnest",
-    "plan.window_tables": "Hopping Cumulating OwnTumbling",
+    "plan.window_tables": "Hopping Cumulating OwnTumbling:OwnWindows",
     "plan.windows": "Between Frame",
     "physical.nodes": "Source Compute Staged StoredTable TableJoin Apply",
     "kernels.asof.spec": "AsofSpec",

@@ -88,6 +88,15 @@ SHAPES = {
     "WHERE v > $low GROUP BY window_start, window_end, name",
     "programs of lengths": "SELECT window_start, name, spread(v) AS x, count(DISTINCT k) AS n "
     "FROM TUMBLE(TABLE s, DESCRIPTOR(t), $length) WHERE v > $low GROUP BY window_start, name",
+    "hop lengths": "SELECT window_start, name, sum(v) AS x, min(k) AS y "
+    "FROM HOP(TABLE s, DESCRIPTOR(t), $step, $length) WHERE v > $low GROUP BY window_start, name",
+    "cumulate lengths": "SELECT window_end, max(v) AS x, count(*) AS n FROM CUMULATE(TABLE s, DESCRIPTOR(t), $step, 6) "
+    "WHERE k = $k GROUP BY window_start, window_end",
+    "session lengths": "SELECT window_start, window_end, name, sum(v) AS x "
+    "FROM SESSION(TABLE (SELECT * FROM s WHERE v > $low) PARTITION BY name, DESCRIPTOR(t), $step) "
+    "GROUP BY window_start, window_end, name",
+    "rows lengths": "SELECT k, count(*) AS n, sum(v) AS x FROM s [PARTITION BY k ROWS $length SLIDE 2] "
+    "WHERE k <= $k GROUP BY k",
     "changes of lengths": "ISTREAM (SELECT DISTINCT name FROM s [RANGE $length] WHERE v > $low)",
     "relation lengths": "SELECT name, count(*) AS n FROM s [RANGE $length] WHERE k = $k GROUP BY name",
     "join lengths": "SELECT a.v, b.w FROM s [RANGE $length] AS a, r [RANGE 4] AS b WHERE a.k = b.k AND b.w > $k",
@@ -96,8 +105,9 @@ SHAPES = {
 
 RELATIONS = (
     "relation", "rows window", "join", "join condition", "outer join", "exceeds", "relation lengths", "join lengths",
+    "rows lengths",
 )  # fmt: skip
-WITHOUT_ORDER = ("join", "join condition", "union", "changes", "changes of lengths", "join lengths")
+WITHOUT_ORDER = ("join", "join condition", "union", "changes", "changes of lengths", "join lengths", "rows lengths")
 """shapes whose results have no order among equal times"""
 
 
@@ -108,9 +118,9 @@ def written(text: str, row: dict[str, Any]) -> str:
         value = row[match[1]]
         return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else f"({value!r})"
 
-    for place in ("ROWS $k", "RANGE $length", "$length)"):
+    for place in ("ROWS $k", "RANGE $length", "ROWS $length", "$step, ", "$length)", "$step)"):
         # the grammar takes nothing but a number there
-        name = place.strip("RANGEOWS $)")
+        name = place.strip("RANGEOWS $),")
         text = text.replace(place, place.replace(f"${name}", str(row.get(name))))
     return re.sub(r"\$([a-z]\w*)", literal, text)
 
@@ -120,6 +130,7 @@ def constants(draw: random.Random, key: int) -> dict[str, Any]:
         "id": key,
         "k": draw.randint(0, 3),
         "length": draw.randint(2, 6),
+        "step": draw.choice([1, 2, 3]),
         "name": draw.choice(["a", "b", "ab", "it's"]),
         "low": draw.choice([0.0, 1.0, 2.5, -1.0]),
         "high": draw.choice([1.0, 3.0, 4.0]),
@@ -336,6 +347,14 @@ def test_rows_that_wait_outlive_dropped_queries_and_restarts(shape: str, seed: i
         ("SELECT sum(v) OVER (RANGE $n PRECEDING) AS x FROM s WHERE k = $k", 1),
         ("SELECT sum(v) AS x FROM s [RANGE $n] WHERE k = $k", 1),
         ("SELECT max(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $n) WHERE k = $k GROUP BY window_end", 1),
+        ("SELECT max(v) AS x FROM HOP(TABLE s, DESCRIPTOR(t), 2, $n) WHERE k = $k GROUP BY window_end", 1),
+        ("SELECT max(v) AS x FROM CUMULATE(TABLE s, DESCRIPTOR(t), $n, $n) WHERE k = $k GROUP BY window_end", 1),
+        (
+            "SELECT max(v) AS x FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), $n) WHERE k = $k GROUP BY k, "
+            "window_start, window_end",
+            1,
+        ),
+        ("SELECT sum(v) AS x FROM s [PARTITION BY k ROWS $n] WHERE k = $k", 1),
         # one window for all queries of a length: they differ behind it
         ("SELECT max(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $n) GROUP BY window_end HAVING max(v) > $k", 20),
         ("SELECT sum(v) AS x FROM s [ROWS $n] WHERE k = $k", 20),
@@ -352,6 +371,29 @@ def test_windows_of_different_lengths_run_as_one_program(text: str, programs: in
             with pytest.raises(ms.MillstreamError):
                 many.add([{"id": 30, "n": 3, "k": 1}, {"id": 31, "n": wrong, "k": 1}])
         assert len(many) == 25
+        # neither of them was started, so both keys are free
+        many.add([{"id": 30, "n": 3, "k": 1}, {"id": 31, "n": 4, "k": 1}])
+        assert sorted(many.keys()) == [*range(25), 30, 31]
+
+
+@pytest.mark.parametrize(
+    ("window", "right", "wrong"),
+    [
+        ("HOP(TABLE s, DESCRIPTOR(t), $step, $size)", [(1, 10), (10, 90_000)], (1, 10_001)),
+        ("CUMULATE(TABLE s, DESCRIPTOR(t), $step, $size)", [(1, 10), (5, 20)], (3, 10)),
+    ],
+)
+def test_lengths_that_do_not_fit_each_other_are_refused(
+    window: str, right: list[tuple[int, int]], wrong: tuple[int, int]
+) -> None:
+    """Although other queries have each of the two."""
+    with ms.connect() as db:
+        db.execute(STREAMS)
+        rows = [{"id": i, "k": i, "step": step, "size": size} for i, (step, size) in enumerate([*right, wrong])]
+        many = db.sql_many(f"SELECT sum(v) AS x FROM {window} WHERE k = $k GROUP BY window_end", rows[:2], key="id")
+        with pytest.raises(ms.MillstreamError, match=r"\$size and \$step cannot be the lengths of a window"):
+            many.add(rows[2:])
+        assert len(many) == 2 and len(many.queries()) == 1
 
 
 def test_lengths_of_time_are_numbers_of_units_or_intervals() -> None:
@@ -360,6 +402,10 @@ def test_lengths_of_time_are_numbers_of_units_or_intervals() -> None:
         "SELECT sum(v) OVER (RANGE {} PRECEDING) AS x FROM z WHERE k = $k",
         "SELECT sum(v) AS x FROM z [RANGE {}] WHERE k = $k",
         "SELECT window_end, sum(v) AS x FROM TUMBLE(TABLE z, DESCRIPTOR(t), {}) WHERE k = $k GROUP BY window_end",
+        "SELECT window_end, sum(v) AS x FROM HOP(TABLE z, DESCRIPTOR(t), 2 SECONDS, {}) WHERE k = $k "
+        "GROUP BY window_end",
+        "SELECT window_end, sum(v) AS x FROM SESSION(TABLE z PARTITION BY k, DESCRIPTOR(t), {}) WHERE k = $k "
+        "GROUP BY k, window_start, window_end",
     ]
     with ms.connect() as db:
         db.execute("CREATE STREAM z (k INT, v INT, t TIMESTAMP) ORDER BY t")
@@ -388,7 +434,7 @@ def test_dropped_queries_of_several_programs_end_where_they_were_dropped(tmp_pat
     """Windows go on for a while without their query; each program has results, and places in them, of its own."""
     text = (
         "SELECT window_end, count(*) AS n FROM HOP(TABLE s, DESCRIPTOR(t), 2, $length) "
-        "WHERE k = $k GROUP BY window_start, window_end"
+        "GROUP BY window_start, window_end HAVING min(k) = $k"
     )
     rows = [{"id": key, "k": 1, "length": length} for key, length in ((1, 2), (2, 8), (3, 8))]
     found = []

@@ -24,6 +24,12 @@ SETS = {
     "follows": "SELECT v_1, v FROM FILTER{v >= $low}(s) NEXT{$1.name = $2.name} s",
     "lengths": "SELECT v, sum(v) OVER (ROWS $k PRECEDING) AS x FROM s WHERE v > $low",
     "windows": "SELECT sum(v) AS x FROM TUMBLE(TABLE s, DESCRIPTOR(t), $n) WHERE k = $k GROUP BY window_end",
+    "hops": "SELECT window_end, name, max(v) AS x FROM HOP(TABLE s, DESCRIPTOR(t), 2, $n) WHERE k = $k "
+    "GROUP BY window_end, name",
+    "visits": "SELECT window_end, count(*) AS x FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), $n) "
+    "WHERE k = $k GROUP BY k, window_start, window_end",
+    "latest": "SELECT name, sum(v) AS x FROM (SELECT * FROM s WHERE v > $low) [PARTITION BY name ROWS $n] "
+    "GROUP BY name",
     "ranges": "SELECT name, count(*) AS x FROM s [RANGE $n] WHERE v > $low GROUP BY name",
 }
 

@@ -12,6 +12,11 @@ from millstream.schema import Schema
 from millstream.types import to_kernel
 
 
+def lengths(rows: pa.RecordBatch, schema: Schema, length: RowLength | int) -> Ints | int:
+    """The length of all windows, or of that of each row."""
+    return length if isinstance(length, int) else own_lengths(rows, schema, length)
+
+
 def own_lengths(rows: pa.RecordBatch, schema: Schema, length: RowLength) -> Ints:
     """The length of the window of each row."""
     place = schema.index(length.column)

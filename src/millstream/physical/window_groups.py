@@ -9,7 +9,7 @@ from millstream.expressions.nodes import Column, Expr, Literal, columns_of
 from millstream.kernels.window_groups.spec import WindowGroupSpec
 from millstream.physical.nodes import Apply, Physical
 from millstream.plan import nodes as P
-from millstream.plan.window_tables import END, START, Hopping, OwnTumbling
+from millstream.plan.window_tables import END, START, Hopping, OwnWindows
 from millstream.types import BIGINT, INTERVAL
 
 
@@ -20,7 +20,7 @@ def plan_window_groups(node: P.Group, plan: Callable[[P.Node], Physical]) -> Phy
     table = node.input if project is None else project.input
     if not isinstance(table, P.AssignWindows) or not all(call.has_lanes for call in node.calls):
         return None
-    if isinstance(table.windows, OwnTumbling):
+    if isinstance(table.windows, OwnWindows):
         # each length has panes of its own
         return None
     columns = P.passthrough(table.schema) if project is None else project.columns

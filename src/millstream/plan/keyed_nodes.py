@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.lengths import length_told
+from millstream.plan.lengths import RowLength, length_told, own_reads
 from millstream.plan.node import (
     Keyed,
     Node,
@@ -19,7 +19,7 @@ from millstream.plan.node import (
 )
 from millstream.plan.programs.modes import Mode
 from millstream.plan.programs.nodes import Program
-from millstream.plan.window_tables import END, START, OwnTumbling, Windows, length_text
+from millstream.plan.window_tables import END, START, OwnWindows, Windows, length_text
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType
@@ -153,7 +153,7 @@ class AssignWindows(Unary):
 
     @property
     def reads(self) -> frozenset[str]:
-        return self.windows.size.reads if isinstance(self.windows, OwnTumbling) else frozenset()
+        return self.windows.reads if isinstance(self.windows, OwnWindows) else frozenset()
 
     def label(self) -> str:
         return f"Windows {self.windows.describe(self.type)}"
@@ -164,12 +164,16 @@ class Sessions(Keyed):
     """Each row, once its session has ended, with the session's bounds: a session of a key ends when no row has come
     for `gap`. The rows' time is then the last instant of the session."""
 
-    gap: int
+    gap: RowLength | int
     type: SqlType
 
     def __post_init__(self) -> None:
-        require_names(self.keys, self.input.schema, "SESSION")
+        require_names(tuple(self.reads), self.input.schema, "SESSION")
         self.schema  # noqa: B018 - refuses duplicate names
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.keys) | own_reads(self.gap)
 
     @cached_property
     def schema(self) -> Schema:

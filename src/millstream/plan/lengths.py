@@ -36,6 +36,11 @@ class RowLength:
         return str(self.of) if self.unit == 1 else f"{self.of} * {length_told(self.unit)}"
 
 
+def own_reads(length: object) -> frozenset[str]:
+    """The columns that a length is read from, if rows have it of their own."""
+    return length.reads if isinstance(length, RowLength) else frozenset()
+
+
 def length_told(length: int) -> str:
     """A length of time in the words of the query that is printed."""
     return str(length) if _by_number.get() else f"[{timedelta(microseconds=length)}]"

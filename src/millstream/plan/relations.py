@@ -11,7 +11,7 @@ from millstream.expressions.nodes import Expr
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.arrangements import Arrangement
 from millstream.plan.keyed_nodes import Calling
-from millstream.plan.lengths import RowLength, length_told
+from millstream.plan.lengths import RowLength, length_told, own_reads
 from millstream.plan.node import (
     Binary,
     Keyed,
@@ -65,12 +65,12 @@ class RangeWindow:
 class RowsWindow:
     """The last `rows` rows (None is all) of each partition, moving every `slide` rows."""
 
-    rows: int | None
+    rows: RowLength | int | None
     by: tuple[str, ...] = ()
     slide: int = 1
 
     def __post_init__(self) -> None:
-        if (self.rows is not None and self.rows <= 0) or self.slide <= 0:
+        if (isinstance(self.rows, int) and self.rows <= 0) or self.slide <= 0:
             raise ValueError("a window and its slide are positive")
 
     def __str__(self) -> str:
@@ -120,8 +120,8 @@ class Window(Unary):
     @property
     def reads(self) -> frozenset[str]:
         match self.window:
-            case RowsWindow(by=by):
-                return frozenset(by)
+            case RowsWindow(by=by, rows=rows):
+                return frozenset(by) | own_reads(rows)
             case Periods(until=until):
                 return frozenset([until])
             case OwnRange(length=length):

@@ -33,6 +33,7 @@ from millstream.plan.node import Kind, Node, Pairs
 from millstream.plan.nodes import Filter, JoinTable, Project, TableHow, TableScan, passthrough
 from millstream.plan.patterns.search import Match, Reach
 from millstream.plan.relations import Join, Validity
+from millstream.plan.window_tables import OwnWindows
 from millstream.records import dataclass
 from millstream.schema import Schema
 from millstream.types import BOOLEAN
@@ -80,6 +81,14 @@ def parameters_of(plan: Node) -> frozenset[str]:
 def lengths_of(plan: Node) -> frozenset[str]:
     """The parameters that a plan has as lengths of windows."""
     return _lengths_of(plan).union(*map(lengths_of, plan.inputs))
+
+
+def own_windows(plan: Node) -> Iterator[OwnWindows]:
+    """The window tables of a plan whose lengths are parameters."""
+    for field in fields(plan):
+        yield from () if _has_nodes(value := getattr(plan, field.name)) else _values_in(value, OwnWindows)
+    for child in plan.inputs:
+        yield from own_windows(child)
 
 
 INDEX, LIFT, CHANNELS = "index_constants", "lift_constants", "channel_events"

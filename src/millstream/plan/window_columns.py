@@ -23,6 +23,11 @@ class WindowColumns:
     end: str | None
     partition: tuple[str | None, ...] = ()
 
+    @property
+    def end_together(self) -> bool:
+        """Whether windows that begin together end together: they are of one length."""
+        return isinstance(self.table, P.AssignWindows) and not self.table.windows.grows
+
 
 def window_columns(plan: P.Node) -> WindowColumns | None:
     """Where a plan's rows have their windows; None if they have none."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from millstream.plan.lengths import RowLength
+from millstream.plan.lengths import RowLength, own_reads
 from millstream.records import dataclass
 from millstream.types import SqlType
 
 START, END = "window_start", "window_end"
 """The columns that window tables add to their rows."""
+
+MOST_WINDOWS = 10_000
+"""In how many windows a row may be: so often it is copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,7 @@ class Hopping:
     size: int
     slide: int
     offset: int = 0
+    grows = False
 
     def __post_init__(self) -> None:
         if self.size <= 0 or self.slide <= 0:
@@ -44,6 +48,7 @@ class Cumulating:
     size: int
     step: int
     offset: int = 0
+    grows = True
 
     def __post_init__(self) -> None:
         if self.size <= 0 or self.step <= 0 or self.size % self.step:
@@ -61,24 +66,41 @@ class Cumulating:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTumbling:
-    """Windows that follow one another, of the length that each row says itself."""
+class OwnWindows:
+    """Windows whose lengths each row says itself. One begins every `slide`, or where another one ends; if they grow,
+    one begins every `size`, and they grow by `slide` until they are as long as that."""
 
-    size: RowLength
-    most = 1
+    size: RowLength | int
+    slide: RowLength | int | None = None
+    grows: bool = False
+
+    @property
+    def most(self) -> int:
+        """In how many windows a row is, at most."""
+        return 1 if self.slide is None else MOST_WINDOWS
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return own_reads(self.size) | own_reads(self.slide)
 
     def describe(self, type_: SqlType) -> str:
         """The windows on bounds of a type, for EXPLAIN."""
-        return f"TUMBLE {self.size}"
+        size = length_text(self.size, type_)
+        if self.slide is None:
+            return f"TUMBLE {size}"
+        slide = length_text(self.slide, type_)
+        return f"CUMULATE {size} by {slide}" if self.grows else f"HOP {size} every {slide}"
 
 
 FixedWindows = Hopping | Cumulating
-Windows = FixedWindows | OwnTumbling
+Windows = FixedWindows | OwnWindows
 
 
-def length_text(length: int, type_: SqlType) -> str:
+def length_text(length: RowLength | int, type_: SqlType) -> str:
     """A length between bounds of a type: a number, or a length of time."""
-    return str(length) if type_.is_integer else str(timedelta(microseconds=length))
+    if isinstance(length, RowLength) or type_.is_integer:
+        return str(length)
+    return str(timedelta(microseconds=length))
 
 
 def _offset(offset: int, type_: SqlType) -> str:

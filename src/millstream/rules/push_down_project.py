@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from millstream.expressions.functions import can_fail
 from millstream.expressions.nodes import Column, Expr, substitute
+from millstream.plan.lengths import RowLength, own_reads
 from millstream.plan.nodes import Node, Project, Union
 from millstream.plan.relations import OwnRange, Periods, RangeWindow, Window, WindowKind
 
@@ -35,13 +36,16 @@ def _over(node: Project, window: WindowKind) -> WindowKind | None:
             # a row that is never valid is never in a result
             return None
         return Periods(kept[window.until])
+    # rows bring their lengths along
+    named: dict[str, Expr] = {old: Column(node.input.schema[old].type, new) for old, new in kept.items()}
     if isinstance(window, OwnRange):
-        # rows bring their lengths along
-        if not window.length.reads <= kept.keys():
-            return None
-        types = {name: node.input.schema[name].type for name in window.length.reads}
-        named: dict[str, Expr] = {name: Column(type_, kept[name]) for name, type_ in types.items()}
-        return OwnRange(replace(window.length, of=substitute(window.length.of, named)))
-    if not kept.keys() >= set(window.by) or len(node.columns) > len(node.input.schema):
+        return OwnRange(_named(window.length, named)) if window.length.reads <= kept.keys() else None
+    rows = window.rows
+    if not kept.keys() >= {*window.by, *own_reads(rows)} or len(node.columns) > len(node.input.schema):
         return None
-    return replace(window, by=tuple(kept[name] for name in window.by))
+    rows = _named(rows, named) if isinstance(rows, RowLength) else rows
+    return replace(window, rows=rows, by=tuple(kept[name] for name in window.by))
+
+
+def _named(length: RowLength, named: dict[str, Expr]) -> RowLength:
+    return replace(length, of=substitute(length.of, named))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +15,10 @@ from millstream.bind.queries.outputs import Bound
 from millstream.bind.statements import bind
 from millstream.catalog import SinkDef
 from millstream.errors import BindError, MillstreamError
-from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink, lengths_of
+from millstream.expressions.nodes import Parameter
+from millstream.plan.lengths import RowLength
+from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink, lengths_of, own_windows
+from millstream.plan.window_tables import MOST_WINDOWS, OwnWindows
 from millstream.schema import Field, Schema
 from millstream.session.cohorts import NUMBER
 from millstream.session.constants import Fixed, sample_of
@@ -41,6 +45,8 @@ class SetPlans:
         self._merged = merged
         self._follows = follows
         self._lengths: frozenset[str] | None = None
+        self._stepping: tuple[OwnWindows, ...] = ()
+        """windows that have two lengths, of which one has to fit the other"""
         self._right: dict[str, tuple[Any, Any]] = {}
         """the shortest and the longest of windows that are known to be right"""
 
@@ -77,7 +83,9 @@ class SetPlans:
         """Refuse constants that no window can have as its length: the shortest and the longest tell."""
         given = dict(fixed)
         if self._lengths is None:
-            self._lengths = lengths_of(self.bound(given).bound.plan)
+            plan = self.bound(given).bound.plan
+            self._lengths = lengths_of(plan)
+            self._stepping = tuple(windows for windows in own_windows(plan) if windows.slide is not None)
         for name in self._lengths:
             column = rows.column(name)
             bounds = (
@@ -87,19 +95,30 @@ class SetPlans:
             tried = [None] if column.null_count else [bounds["min"], bounds["max"]]
             for value in tried:
                 if value is None or low is None or not low <= value <= high:
-                    self._try({**given, name: value}, name)
+                    self._try(given, {name: value})
             self._right[name] = (
                 (bounds["min"], bounds["max"]) if low is None else (min(low, bounds["min"]), max(high, bounds["max"]))
             )
 
-    def _try(self, given: Mapping[str, Any], name: str) -> None:
+        for windows in self._stepping:
+            size, slide = _values(windows.size, rows), _values(windows.slide, rows)
+            wrong = (size - 1) // MOST_WINDOWS >= slide
+            if windows.grows:
+                wrong |= size % slide != 0
+            for place in np.flatnonzero(wrong)[:1].tolist():
+                self._try(given, {name: rows.column(name)[place].as_py() for name in sorted(_names(windows))})
+
+    def _try(self, given: Mapping[str, Any], lengths: Mapping[str, Any]) -> None:
         try:
-            self.bound(given)
+            self.bound({**given, **lengths})
         except MillstreamError as error:
-            value = given[name]
-            reason = f"it is {'NULL' if value is None else value} for one of the queries"
+            told, many = " and ".join(f"${name}" for name in lengths), len(lengths) > 1
+            values = " and ".join("NULL" if value is None else str(value) for value in lengths.values())
             raise BindError(
-                f"${name} cannot be the length of a window", detail=reason, span=error.span, sql=error.sql
+                f"{told} cannot be the length{'s' * many} of a window",
+                detail=f"{'they are' if many else 'it is'} {values} for one of the queries: {error.message}",
+                span=error.span,
+                sql=error.sql,
             ) from None
 
     def bound(self, given: Mapping[str, Any]) -> act.StartQuery:
@@ -129,3 +148,17 @@ class SetPlans:
     def sample(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Constants with which a plan can be tried."""
         return {name: sample_of(self._schema[name].type) for name in names}
+
+
+def _names(windows: OwnWindows) -> set[str]:
+    """The parameters that are lengths of windows."""
+    lengths = (length for length in (windows.size, windows.slide) if isinstance(length, RowLength))
+    return {length.of.name for length in lengths if isinstance(length.of, Parameter)}
+
+
+def _values(length: RowLength | int | None, rows: pa.Table) -> Any:
+    """A length of the windows of each query."""
+    if not isinstance(length, RowLength):
+        return np.array(length)
+    assert isinstance(length.of, Parameter)
+    return rows.column(length.of.name).cast(pa.int64()).to_numpy() * length.unit

@@ -16,7 +16,7 @@ from millstream.plan import nodes as P
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.programs.product import begins_with_sqlcode
 from millstream.plan.window_columns import window_columns
-from millstream.plan.window_tables import Hopping, OwnTumbling
+from millstream.plan.window_tables import OwnWindows
 from millstream.types import BIGINT, INTERVAL
 
 
@@ -49,8 +49,7 @@ class GroupBinder(GroupedExpressions):
     @property
     def ordered_by(self) -> set[str]:
         """The columns by which groups come in order anyway."""
-        windows = getattr(self.windows.table, "windows", None)
-        same = {self.windows.start} if isinstance(windows, Hopping | OwnTumbling) else set()
+        same = {self.windows.start} if self.windows.end_together else set()
         return {name.lower() for name in (self.ends, *same) if name is not None}
 
     def _check_sqlcode(self) -> None:
@@ -69,13 +68,13 @@ class GroupBinder(GroupedExpressions):
             return end
         if start is not None and self._has_key(start):
             depends = (
-                isinstance(table.windows, Hopping | OwnTumbling)
+                self.windows.end_together
                 if isinstance(table, P.AssignWindows)
                 else all(map(self._has_key, self.windows.partition))
             )
             if end is not None and depends:
                 return self._add_key(Column(table.type, end))
-            if isinstance(table, P.AssignWindows) and not isinstance(table.windows, OwnTumbling):
+            if isinstance(table, P.AssignWindows) and not isinstance(table.windows, OwnWindows):
                 length = Literal(BIGINT if table.type == BIGINT else INTERVAL, table.windows.size)
                 return self._add_key(functions.resolve("+", (Column(table.type, start), length)))
             self._refuse_keys("sessions that begin together may end at different times", "window_end")

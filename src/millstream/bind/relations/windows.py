@@ -160,8 +160,9 @@ def _window(node: StreamWindow, events: P.Node, alias: str, context: Context) ->
     size = node.args.get("most") or node.args.get("size")
     least, slide = node.args.get("least"), node.args.get("slide")
     if str(node.args["kind"]).upper() == "ROWS":
-        rows = None if size is None else _count(size, "ROWS", context)
-        if least is not None and rows is not None and _count(least, "ROWS", context) > rows:
+        own = own_length(size, context, counted=True) if least is None else None
+        rows = own or (None if size is None else _count(size, "ROWS", context))
+        if least is not None and isinstance(rows, int) and _count(least, "ROWS", context) > rows:
             context.fail("MIN is greater than MAX", least)
         every = 1 if slide is None else _count(slide, "SLIDE", context)
         # of rows that never leave it does not matter in which partition they are

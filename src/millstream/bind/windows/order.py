@@ -9,7 +9,6 @@ from millstream.plan.arrangements import ArrangedCall, Arrangement
 from millstream.plan.relations import arranged_call
 from millstream.plan.ties import SortKey
 from millstream.plan.window_columns import window_columns
-from millstream.plan.window_tables import Hopping, OwnTumbling
 from millstream.records import dataclass
 from millstream.schema import unique_names
 from millstream.types import BIGINT, INTERVAL, SqlType
@@ -33,9 +32,8 @@ def end_of(plan: P.Node, keys: tuple[str, ...]) -> str | None:
     windows = window_columns(plan)
     if windows is None or windows.end is None:
         return None
-    # Windows of one length that begin together end together.
-    is_same = isinstance(windows.table, P.AssignWindows) and isinstance(windows.table.windows, Hopping | OwnTumbling)
-    return windows.end if windows.end in keys or (is_same and windows.start in keys) else None
+    is_same = windows.end_together and windows.start in keys
+    return windows.end if windows.end in keys or is_same else None
 
 
 def group_end(plan: P.Node) -> str | None:

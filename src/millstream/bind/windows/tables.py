@@ -10,13 +10,11 @@ from millstream.bind.scope import did_you_mean
 from millstream.catalog import Clock, StreamDef
 from millstream.plan import nodes as P
 from millstream.plan.lateness import AdmitLate
-from millstream.plan.window_tables import END, START, Cumulating, Hopping, OwnTumbling, Windows
+from millstream.plan.lengths import RowLength
+from millstream.plan.window_tables import END, MOST_WINDOWS, START, Cumulating, Hopping, OwnWindows, Windows
 from millstream.sql import duration_us
 from millstream.sql.nodes import WindowTable
 from millstream.types import BIGINT, DATE, TIMESTAMP, SqlType
-
-MOST_WINDOWS = 10_000
-"""In how many windows a row may be: so often it is copied."""
 
 
 def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Context) -> P.Node:
@@ -48,7 +46,7 @@ def bind_window_table(node: WindowTable, rows: P.Node, alias: str, context: Cont
         rows = with_late_rows(rows, span(node, "lateness", type_, context), node, context)
     if node.kind == "SESSION":
         keys = tuple(column_of(key, rows, alias, context) for key in node.partition)
-        return P.Sessions(rows, keys, span(node, "gap", type_, context), type_)
+        return P.Sessions(rows, keys, _length(node, "gap", type_, context), type_)
     if node.partition:
         context.fail(
             f"PARTITION BY has no meaning in {node.kind}",
@@ -106,9 +104,11 @@ def _bound_type(type_: SqlType) -> SqlType:
 
 
 def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
-    own = own_length(node.args["size"], context, counted=type_ == BIGINT)
-    if own is not None and node.kind == "TUMBLE" and not node.args.get("offset"):
-        return OwnTumbling(own)
+    if not node.args.get("offset"):
+        length = _length(node, "size", type_, context)
+        step = _length(node, "slide", type_, context) if node.args.get("slide") else None
+        if isinstance(length, RowLength) or isinstance(step, RowLength):
+            return OwnWindows(length, step, node.kind == "CUMULATE")
     size = span(node, "size", type_, context)
     offset = span(node, "offset", type_, context) if node.args.get("offset") else 0
     if node.kind == "TUMBLE":
@@ -130,6 +130,11 @@ def _windows(node: WindowTable, type_: SqlType, context: Context) -> Windows:
             hint="use a longer slide, or aggregate OVER (RANGE …)",
         )
     return windows
+
+
+def _length(node: WindowTable, key: str, type_: SqlType, context: Context) -> RowLength | int:
+    """A length, which each row may have of its own."""
+    return own_length(node.args[key], context, counted=type_ == BIGINT) or span(node, key, type_, context)
 
 
 def span(node: WindowTable, key: str, type_: SqlType, context: Context) -> int:

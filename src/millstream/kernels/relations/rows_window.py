@@ -9,6 +9,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import OneInput
+from millstream.kernels.own_lengths import lengths
 from millstream.kernels.registry import register
 from millstream.kernels.relations import rows_window_loops
 from millstream.kernels.relations.held_rows import HeldRows
@@ -163,10 +164,11 @@ class RowsWindowKernel:
         state.hold_rows(count)
         first = len(state.rows)
         state.slots[first : first + count] = slots
-        rows = _ALL if window.rows is None else window.rows
+        most = lengths(batch.rows, self.spec.input, _ALL if window.rows is None else window.rows)
+        limits = np.full(count, most) if isinstance(most, int) else most
         state.logged = int(
             _slide_rows(
-                count, as_input(slots), as_input(batch.time), first, rows, window.slide, self._changes,
+                count, as_input(slots), as_input(batch.time), first, as_input(limits), window.slide, self._changes,
                 *state.by_key, state.start, state.end, state.after, state.entered, state.log, state.logged,
             )
         )  # fmt: skip

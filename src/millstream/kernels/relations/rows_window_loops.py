@@ -1,4 +1,4 @@
-"""Kernel source: which rows the last `rows` of each key are, moving every `every` rows."""
+"""Kernel source: which rows the last ones of each key are, at most as many as each row says, moving every `every`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def slide_rows(
-    slots: Any, times: Any, first: Any, rows: Any, every: Any, signed: Any, held: Any, oldest: Any, newest: Any,
+    slots: Any, times: Any, first: Any, most: Any, every: Any, signed: Any, held: Any, oldest: Any, newest: Any,
     waiting: Any, early: Any, start: Any, end: Any, after: Any, entered: Any, log: Any, logged: Any,
 ) -> Any:  # fmt: skip
     """Let rows number `first`, `first` + 1, … come. A key's rows are a chain (`oldest`, `after`): the `held` ones in
@@ -31,7 +31,7 @@ def slide_rows(
         waiting[slot] = 0
         coming = early[slot]
         while coming >= 0:
-            if held[slot] == rows:
+            if held[slot] == most[r]:
                 leaving = oldest[slot]
                 end[leaving] = time
                 oldest[slot] = after[leaving]

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
-from millstream.kernels.own_lengths import own_lengths
-from millstream.plan.window_tables import END, START, FixedWindows, Hopping, OwnTumbling, Windows
+from millstream.kernels.own_lengths import lengths
+from millstream.plan.window_tables import END, START, FixedWindows, Hopping, OwnWindows, Windows
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import SqlType, from_kernel
@@ -44,12 +44,17 @@ class WindowStage:
     def step(self, batch: Batch) -> Batch:
         if not len(batch):
             return Batch.empty(self.output.arrow, batch.upto, batch.port)
-        if isinstance(self.windows, OwnTumbling):
-            size = own_lengths(batch.rows, self.input, self.windows.size)
-            check_reach(batch.time, 3 * int(size.max()))
-            start = batch.time // size * size
-            return self._with_bounds(batch, start, start + size)
-        which, copy, start, end = windows_of(batch.time, self.windows)
+        if isinstance(self.windows, OwnWindows):
+            size = lengths(batch.rows, self.input, self.windows.size)
+            if self.windows.slide is None:
+                check_reach(batch.time, 3 * int(np.max(size)))
+                start = batch.time // size * size
+                return self._with_bounds(batch, start, start + size)
+            slide = lengths(batch.rows, self.input, self.windows.slide)
+            check_reach(batch.time, 2 * int(np.max(size)) + int(np.max(slide)))
+            which, copy, start, end = _copies(batch.time, size, slide, self.windows.grows)
+        else:
+            which, copy, start, end = windows_of(batch.time, self.windows)
         single = len(which) == len(batch) and not copy.any()
         chosen = batch if single else batch.take(which)
         if self.spread:
@@ -64,23 +69,30 @@ class WindowStage:
 def windows_of(time: Ints, windows: FixedWindows) -> tuple[Ints, Ints, Ints, Ints]:
     """For each window of each row, in order: the row, which of the row's windows it is, its start and its end."""
     check_range(time, windows)
-    moment = time - windows.offset
-    if isinstance(windows, Hopping):
-        last = moment // windows.slide
-        first = (moment - windows.size) // windows.slide + 1
+    slide = windows.slide if isinstance(windows, Hopping) else windows.step
+    which, copy, start, end = _copies(time - windows.offset, windows.size, slide, windows.grows)
+    return which, copy, start + windows.offset, end + windows.offset
+
+
+def _copies(time: Ints, size: Ints | int, slide: Ints | int, grows: bool) -> tuple[Ints, Ints, Ints, Ints]:
+    """The same of windows that are counted from 0, and whose lengths are those of all rows or of each."""
+    if grows:
+        base = time // size * size
+        first, last = (time - base) // slide + 1, size // slide
     else:
-        base = moment // windows.size * windows.size
-        first = (moment - base) // windows.step + 1
-        last = np.full(len(time), windows.most, dtype=np.int64)
+        first, last = (time - size) // slide + 1, time // slide
     counts = last - first + 1
     which = np.repeat(np.arange(len(time)), counts)
     copy = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    number = first[which] + copy
-    if isinstance(windows, Hopping):
-        start = number * windows.slide + windows.offset
-        return which, copy, start, start + windows.size
-    start = base[which] + windows.offset
-    return which, copy, start, start + number * windows.step
+    moved = (first[which] + copy) * _at(slide, which)
+    if grows:
+        start = base[which]
+        return which, copy, start, start + moved
+    return which, copy, moved, moved + _at(size, which)
+
+
+def _at(length: Ints | int, which: Ints) -> Ints | int:
+    return length if isinstance(length, int) else length[which]
 
 
 def check_range(time: Ints, windows: FixedWindows) -> None:

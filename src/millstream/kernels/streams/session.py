@@ -13,10 +13,12 @@ from millstream.errors import DataError
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
 from millstream.kernels.keys import KeyTable
 from millstream.kernels.one_input import ByKeys, OneInput
+from millstream.kernels.own_lengths import lengths
 from millstream.kernels.registry import register
 from millstream.kernels.saving.content import Content, Ledger
 from millstream.kernels.saving.kept import KeptBatches
 from millstream.kernels.saving.snapshots import Saved
+from millstream.plan.lengths import RowLength
 from millstream.plan.node import by_told
 from millstream.plan.window_tables import END, START, length_text
 from millstream.records import dataclass
@@ -34,11 +36,11 @@ class SessionSpec(ByKeys, OneInput):
     """
 
     by: tuple[str, ...]
-    gap: int
+    gap: RowLength | int
     type: SqlType
 
     def __post_init__(self) -> None:
-        if not 0 < self.gap < 2**62:
+        if isinstance(self.gap, int) and not 0 < self.gap < 2**62:
             raise ValueError(f"a gap of {self.gap}")
         _ = self.output
 
@@ -78,12 +80,13 @@ class SessionKernel:
 
     def step(self, state: SessionState, batch: Batch) -> Batch:
         if len(batch):
-            if int(batch.time[-1]) > FOREVER - self.spec.gap:
+            gap = self._gap(batch)
+            if int(batch.time[-1]) > FOREVER - int(np.max(gap)):
                 raise DataError(
-                    "a session would end beyond the largest possible time", detail=f"its gap is {self.spec.gap}"
+                    "a session would end beyond the largest possible time", detail=f"its gap is {np.max(gap)}"
                 )
             state.rows.add(batch.with_upto(BEGIN))
-            state.due = min(state.due, int(batch.time[0]) + self.spec.gap)
+            state.due = min(state.due, int(batch.time[0] + np.min(gap)))
         if batch.upto < state.due or not len(state.rows):
             return Batch.empty(self.spec.output.arrow, batch.upto)
         return self._ended(state, batch.upto)
@@ -91,7 +94,7 @@ class SessionKernel:
     def _ended(self, state: SessionState, upto: int) -> Batch:
         """The rows of the sessions that have ended; the others are held."""
         rows = self._look(state)
-        start, end, session = _sessions(rows.time, state.slots, self.spec.gap)
+        start, end, session = _sessions(rows.time, state.slots, self._gap(rows))
         done = end[session] <= upto
         state.due = int(end[end > upto].min(initial=FOREVER))
         if not done.any():
@@ -113,6 +116,10 @@ class SessionKernel:
         if known < len(rows):
             state.slots = np.concatenate([state.slots, self._slots(state, rows.slice(known, len(rows)))])
         return rows
+
+    def _gap(self, batch: Batch) -> Ints | int:
+        """The gap of all sessions, or of those of each row."""
+        return lengths(batch.rows, self.spec.input, self.spec.gap)
 
     def _slots(self, state: SessionState, batch: Batch) -> npt.NDArray[np.int32]:
         if state.keys is None:
@@ -141,18 +148,19 @@ class SessionKernel:
         if "held" in parts:
             held = parts.batch("held", BEGIN)
             state.rows.add(held, parts.numbers("held"))
-            state.due = int(held.time[0]) + self.spec.gap
+            state.due = int(held.time[0] + np.min(self._gap(held)))
         return state
 
 
-def _sessions(time: Ints, slots: npt.NDArray[np.int32], gap: int) -> tuple[Ints, Ints, Ints]:
+def _sessions(time: Ints, slots: npt.NDArray[np.int32], gap: Ints | int) -> tuple[Ints, Ints, Ints]:
     """The start and the end of each session, and the session of each row, for rows in order of time."""
     order = np.argsort(slots, kind="stable")
     sorted_time, sorted_slots = time[order], slots[order]
+    until = (time + gap)[order]
     first = np.ones(len(time), dtype=np.bool_)
-    first[1:] = (sorted_slots[1:] != sorted_slots[:-1]) | (sorted_time[1:] >= sorted_time[:-1] + gap)
+    first[1:] = (sorted_slots[1:] != sorted_slots[:-1]) | (sorted_time[1:] >= until[:-1])
     begins = np.flatnonzero(first)
     ends = np.append(begins[1:], len(time)) - 1
     session = np.empty(len(time), dtype=np.int64)
     session[order] = np.cumsum(first) - 1
-    return sorted_time[begins], sorted_time[ends] + gap, session
+    return sorted_time[begins], until[ends], session

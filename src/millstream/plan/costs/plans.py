@@ -186,7 +186,7 @@ def _window(
             operator_costs.range_window_cpu(flow, u),
         )
     partitions = groups(window.by, node.input, known)
-    rows = LONG / (flow.distance * partitions) if window.rows is None else float(window.rows)
+    rows = float(window.rows) if isinstance(window.rows, int) else LONG / (flow.distance * partitions)
     out = flows.rows_window(flow, rows, partitions)
     if window.by:
         return out, operator_costs.partitioned_rows(partitions, rows), operator_costs.partitioned_cpu(flow, u)
