@@ -25,6 +25,7 @@ from typing import Any, Literal
 import millstream as ms
 from millstream.errors import MillstreamError
 from millstream.kernels.batch import FOREVER
+from millstream.plan.lengths import RowLength
 from millstream.plan.relations import RangeWindow, RowsWindow
 
 COLUMNS = (("k", "INT"), ("x", "INT"), ("v", "VARCHAR"))
@@ -72,6 +73,7 @@ class Windowed:
             newest = (time + 1) // window.slide * window.slide - 1
             oldest = -math.inf if window.size is None else newest - window.size + 1
             return tuple(i for i, row in enumerate(rows) if oldest <= row[-1] <= newest)
+        assert not isinstance(window.rows, RowLength)
         names = [name for name, _ in COLUMNS]
         places = [names.index(name) for name in window.by]
         groups: dict[Row, list[int]] = {}

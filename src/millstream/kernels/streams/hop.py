@@ -76,18 +76,14 @@ def windows_of(time: Ints, windows: FixedWindows) -> tuple[Ints, Ints, Ints, Int
 
 def _copies(time: Ints, size: Ints | int, slide: Ints | int, grows: bool) -> tuple[Ints, Ints, Ints, Ints]:
     """The same of windows that are counted from 0, and whose lengths are those of all rows or of each."""
+    base: Ints = time // size * size if grows else time
+    first: Ints = (time - (base if grows else size)) // slide + 1
+    counts: Ints = (size if grows else time) // slide - first + 1
+    which: Ints = np.repeat(np.arange(len(time)), counts)
+    copy: Ints = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    moved: Ints = (first[which] + copy) * _at(slide, which)
     if grows:
-        base = time // size * size
-        first, last = (time - base) // slide + 1, size // slide
-    else:
-        first, last = (time - size) // slide + 1, time // slide
-    counts = last - first + 1
-    which = np.repeat(np.arange(len(time)), counts)
-    copy = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    moved = (first[which] + copy) * _at(slide, which)
-    if grows:
-        start = base[which]
-        return which, copy, start, start + moved
+        return which, copy, base[which], base[which] + moved
     return which, copy, moved, moved + _at(size, which)
 
 
