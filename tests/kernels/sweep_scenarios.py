@@ -14,7 +14,7 @@ from millstream.kernels.relations.bags import BagSpec, ToIntervalsSpec
 from millstream.kernels.relations.convert import ToChangesSpec
 from millstream.kernels.relations.deliver import DeliverSpec
 from millstream.kernels.relations.summary import SummarySpec
-from millstream.plan.aggregates import NAMES
+from millstream.plan.aggregates import NAMES, ORDERLESS
 from millstream.plan.arrangements import ArrangedCall, Arrangement
 from millstream.plan.relations import arranged_call
 from millstream.plan.ties import SortKey
@@ -93,18 +93,23 @@ def arrangements(draw: st.DrawFn, schema: Schema) -> Arrangement:
 
 
 @st.composite
-def summary_scenarios(draw: st.DrawFn) -> Scenario:
+def summary_scenarios(draw: st.DrawFn, merges: bool = False) -> Scenario:
+    """With `merges`, those whose rows may be put together before they come."""
     others = draw(st.lists(st.sampled_from(COLUMNS.fields[2:-1]), min_size=1, max_size=3, unique=True))
     schema = Schema((*COLUMNS.fields[:2], *others))
     by = draw(st.sampled_from([(), ("k",), ("name",), ("k", "name")]))
     made = []
     for i in range(draw(st.integers(1, 4))):
-        made.append(draw(aggregate_calls(f"c{i}", [field for field in schema if field.name != "k"], NAMES, True)))
-    if draw(st.integers(0, 4)) == 0:
+        fields = [field for field in schema if field.name != "k"]
+        calls = aggregate_calls(f"c{i}", fields, NAMES, not merges)
+        made.append(draw(calls.filter(lambda call: call.fn in ORDERLESS) if merges else calls))
+    if not merges and draw(st.integers(0, 4)) == 0:
         made = [arranged_call(schema, by, draw(arrangements(schema)))]
-    form = draw(st.sampled_from(["intervals", "changes"]))
+    form = "intervals" if merges else draw(st.sampled_from(["intervals", "changes"]))
     batch = draw(relations(schema, wild=False))
     spec = SummarySpec(schema, by, tuple(made), form)
+    if spec.merges and draw(st.booleans()):
+        spec = replace(spec, put_together=True)
     return Scenario(spec, (as_changes(batch, schema) if form == "changes" else batch,))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 from unittest.mock import patch
@@ -22,7 +23,7 @@ from kernel_scenarios import COLUMNS, Scenario, batches, whole
 from kernel_scenarios import SCENARIOS as EVENT_SCENARIOS
 from pattern_scenarios import PATTERN_SCENARIOS
 from relation_scenarios import RELATION_SCENARIOS
-from sweep_scenarios import SWEEP_SCENARIOS
+from sweep_scenarios import SWEEP_SCENARIOS, summary_scenarios
 
 from millstream.errors import DataError
 from millstream.kernels import jit, relations
@@ -32,6 +33,7 @@ from millstream.kernels.keys import bucket_of
 from millstream.kernels.over import Frame, OverSpec
 from millstream.kernels.registry import registered
 from millstream.kernels.relations.signs import SIGN
+from millstream.kernels.relations.summary import SummarySpec
 from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
@@ -233,13 +235,17 @@ def check_sharding(scenario: Scenario, inputs: list[Batch], wanted: Any, data: s
     assert outcome(divided) == wanted
 
 
-@pytest.mark.parametrize("name", ["ChainSpec", "WindowGroupSpec"])
+@pytest.mark.parametrize("name", ["ChainSpec", "SummarySpec", "WindowGroupSpec"])
 @laws
 @given(data=st.data())
 def test_partials(name: str, data: st.DataObject) -> None:
     """Rows that were put together where several tasks read them, mixed with rows that were not."""
-    scenario = data.draw(SCENARIOS[name])
-    partials = partials_of(scenario.spec)[0]
+    scenario = data.draw(summary_scenarios(merges=True) if name == "SummarySpec" else SCENARIOS[name])
+    spec = scenario.spec
+    if isinstance(spec, SummarySpec):
+        # what is right is what rows give that are kept as they are
+        scenario, spec = replace(scenario, spec=replace(spec, put_together=False)), replace(spec, put_together=True)
+    partials = partials_of(spec)[0]
     inputs = data.draw(batches(scenario))
     if partials is None:
         return
@@ -261,7 +267,7 @@ def test_partials(name: str, data: st.DataObject) -> None:
         return rows if isinstance(rows, str) else [tuple(0.0 if v in (zero, bits(0.0)) else v for v in r) for r in rows]
 
     with jit.using("off", threads=1):
-        kernel = scenario.spec.build()
+        kernel = spec.build()
         given = [together(batch) for batch in inputs]
         assert unsigned(outcome(lambda: content(run(kernel, given)))) == unsigned(expected(scenario))
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
 import socket
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.csv
@@ -15,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from spark_cases import SECOND, TRADES, apply, as_rows, in_process, over, program, random_trades, source, trades
 
+import millstream as ms
 from millstream.catalog import ERRORS_SCHEMA, Clock, SinkDef, StreamDef
 from millstream.connectors.ports.source import PortSource
 from millstream.connectors.registry import make_source
@@ -23,10 +28,11 @@ from millstream.expressions.nodes import Column
 from millstream.hosts.contract import Progress, ReadyQuery
 from millstream.hosts.spark.checkpoints import STATE_PLACE
 from millstream.hosts.spark.host import SparkHost
-from millstream.hosts.spark.sources import DriverSource
+from millstream.hosts.spark.sources import FILES_PER_TRIGGER, DriverSource
 from millstream.hosts.spark.spool import Spooled
 from millstream.physical.nodes import Compute
 from millstream.schema import Schema
+from millstream.spark import Millstream
 from millstream.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR
 
 pytestmark = pytest.mark.spark
@@ -293,3 +299,114 @@ def test_history_in_files_is_handed_to_a_streaming_query_at_a_recorded_offset(sp
     finally:
         spark.conf.unset("spark.millstream.rowsPerTrigger")
     assert found == in_process(over((), schema), as_rows(rows))[: len(found)]
+
+
+# -- sources that are divided by key -----------------------------------------------------------------------------------
+
+PARTITIONED = """CREATE STREAM s (symbol VARCHAR, venue INT, x DOUBLE, ts TIMESTAMP) ORDER BY ts SLACK 20 SECONDS
+    WITH (connector = 'file', path = '{folder}', follow = {follow}, partitioned_by = 'symbol')"""
+OF_PARTITIONS = {
+    "totals": "SELECT symbol, ts, sum(x) OVER (PARTITION BY symbol RANGE 15 SECONDS PRECEDING) AS total FROM s",
+    "groups": "SELECT symbol, venue, count(*) AS n FROM s [RANGE 10 SECONDS] WHERE x > 3 GROUP BY venue, symbol",
+    "rises": """SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts MEASURES FIRST(ts) AS since
+        PATTERN (A UP+) DEFINE UP AS x > PREV(x)) AS m""",
+}
+OF_ALL = {
+    "peaks": """SELECT venue, max(total) OVER (PARTITION BY venue ROWS 4 PRECEDING) AS peak FROM (SELECT venue, ts,
+        sum(x) OVER (PARTITION BY symbol ROWS 3 PRECEDING) AS total FROM s) AS t""",
+    "venues": "SELECT venue, count(*) OVER (PARTITION BY venue RANGE 5 SECONDS PRECEDING) AS n FROM s",
+}
+SYMBOLS = ("ACME", "a b", "ü/1", "WILE", "")
+
+
+def partition_file(
+    folder: Path, number: int, symbol: str, rows: list[tuple[Any, ...]], inside: str | None = None
+) -> None:
+    """A file in the directory of its symbol, which is a column of the file only if it is given `inside`."""
+    place = folder / f"symbol={quote(symbol, safe='')}"
+    place.mkdir(parents=True, exist_ok=True)
+    venues, xs, times = (list(column) for column in zip(*rows, strict=True))
+    table = pa.table({"venue": pa.array(venues, pa.int32()), "x": xs, "ts": pa.array(times, pa.timestamp("us"))})
+    if inside is not None:
+        table = table.append_column("symbol", pa.array([inside] * len(rows)))
+    path = place / f"{number:03}.parquet"
+    pq.write_table(table, path.with_name(f".{path.name}"))
+    os.utime(path.with_name(f".{path.name}"), (1_700_000_000 + number,) * 2)
+    path.with_name(f".{path.name}").rename(path)
+
+
+def in_time(rng: random.Random, begin: int, count: int) -> list[tuple[Any, ...]]:
+    """Rows of ten seconds."""
+    times = sorted(rng.randrange(begin * 10_000_000, (begin + 1) * 10_000_000) for _ in range(count))
+    return [(rng.randrange(3), float(rng.randrange(20)), 1_700_000_000_000_000 + time) for time in times]
+
+
+def test_stages_run_where_partitions_are_read(spark: Any, tmp_path: Path) -> None:
+    """With state across micro-batches of one file each, and two restarts; then everything at once in a bounded run."""
+    rng, folder, queries = random.Random(5), tmp_path / "in", OF_PARTITIONS | OF_ALL
+    taken: dict[str, list[Any]] = {name: [] for name in queries}
+    spark.conf.set(FILES_PER_TRIGGER, "1")
+    number = 0
+    try:
+        for period in range(3):
+            for symbol in rng.sample(SYMBOLS[:-1], 3):
+                partition_file(folder, number, symbol, in_time(rng, period, 12))
+                number += 1
+            # others hear in the next micro-batch how far time has come in one
+            for symbol in SYMBOLS[:2] if period == 2 else ():
+                partition_file(folder, number, symbol, in_time(rng, 1_000, 1))
+                number += 1
+            m = Millstream(spark)
+            m.execute(PARTITIONED.format(folder=folder, follow="TRUE"))
+            job = m.start(
+                queries,
+                checkpoint=str(tmp_path / "checkpoint"),
+                trigger={"availableNow": True},
+                foreach_batch={
+                    name: lambda frame, _, rows=rows: rows.extend(frame.toArrow().to_pylist())
+                    for name, rows in taken.items()
+                },
+            )
+            assert job.wait()
+            levels = [stage.level for stage in job.graph.stages]
+            assert sorted(levels) == [0, 0, 0, 0, 1, 1]
+            assert not sum(job.late.values())
+            job.stop()
+    finally:
+        spark.conf.unset(FILES_PER_TRIGGER)
+
+    def answers(db: Any) -> dict[str, list[str]]:
+        db.execute(PARTITIONED.format(folder=folder, follow="FALSE"))
+        assert ("where the rows are read" in db.sql(queries["totals"]).explain()) == (db is there)
+        running = {name: db.sql(text, name=name) for name, text in queries.items()}
+        db.run()
+        db.finish()
+        return {name: sorted(map(repr, query.fetch().to_pylist())) for name, query in running.items()}
+
+    with ms.connect() as here, ms.connect(spark=spark) as there:
+        expected = answers(here)
+        assert answers(there) == expected
+    # the rows that let time pass are not final while more may come
+    for name, rows in taken.items():
+        left = Counter(expected[name])
+        left.subtract(map(repr, rows))
+        assert min(left.values()) >= 0, name
+        assert sum(left.values()) <= 4, name
+
+
+def test_a_key_in_two_partitions_is_an_error(spark: Any, tmp_path: Path) -> None:
+    folder, told = tmp_path / "in", "a row with symbol 'WILE' is in the directory symbol=ACME"
+    partition_file(folder, 0, "ACME", [(1, 1.0, 0)], inside="ACME")
+    partition_file(folder, 1, "ACME", [(1, 1.0, 1), (1, 2.0, 2)], inside="WILE")
+    for db in (ms.connect(), ms.connect(spark=spark)):
+        db.execute(PARTITIONED.format(folder=folder, follow="FALSE"))
+        query = db.sql(OF_PARTITIONS["totals"])
+        with pytest.raises(DataError, match=told):
+            query.arrow()
+        db.close()
+    (tmp_path / "flat").mkdir()
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "flat" / "a.parquet")
+    db = ms.connect()
+    db.execute(PARTITIONED.format(folder=tmp_path / "flat", follow="FALSE"))
+    with pytest.raises(ConnectorError, match="is in no directory symbol=value"):
+        db.sql(OF_PARTITIONS["totals"]).arrow()

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from millstream.connectors.convert.text import parse_interval
 from millstream.errors import ConnectorError, nearest
+from millstream.schema import Schema
 
 OptionValue = str | int | float | bool
 
@@ -44,6 +45,19 @@ def key_text(names: Iterable[str]) -> str:
     '"a", "b, c"'
     """
     return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def partition_column(options: Options, schema: Schema) -> str | None:
+    """The column by which a source says that its rows are divided: each value is in one of its partitions only."""
+    given = options.text("partitioned_by")
+    if given is None:
+        return None
+    if given not in schema:
+        raise ConnectorError(
+            f"{options.owner}: partitioned_by = {given!r} is not a column of the stream",
+            hint=f"columns are {', '.join(schema.names)}",
+        )
+    return schema[given].name
 
 
 class Options:

@@ -113,6 +113,8 @@ KEYWORDS: dict[str, TokenType] = {
     **{word: token for token, spellings in _TYPES.items() for word in spellings},
     **_OPERATORS,
 }
+# the name of an option
+del KEYWORDS["PARTITIONED_BY"]
 
 TYPE_TOKENS = frozenset(_TYPES)
 # Names of columns, streams and tables, and names given after AS.

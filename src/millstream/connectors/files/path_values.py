@@ -17,7 +17,7 @@ from millstream.connectors.files.listing import fixed_part
 from millstream.records import dataclass
 from millstream.schema import Schema
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def path_values(root: str, file: Path, schema: Schema, rules: Rules, null_value:
     """What the directories between a path and a file below it say, read like the text of a CSV file."""
     values: dict[str, pa.Array] = {}
     wrong: dict[str, str] = {}
-    for part in _directories(root, file):
+    for part in directories(root, file):
         raw_name, equals, raw = part.partition("=")
         name = unquote(raw_name).lower()
         if not equals or name not in schema:
@@ -74,7 +74,7 @@ def path_values(root: str, file: Path, schema: Schema, rules: Rules, null_value:
         wrong.pop(name, None)
         try:
             text = unquote(raw, errors="strict")
-            is_null = raw in ("", _NULL) or text == null_value
+            is_null = raw in ("", NO_VALUE) or text == null_value
             array, reasons = parse_text(pa.array([None if is_null else text], pa.string()), declared.type, rules)
         except UnicodeError:
             array, reasons = None, {0: f"{raw!r} is not valid UTF-8"}
@@ -85,7 +85,8 @@ def path_values(root: str, file: Path, schema: Schema, rules: Rules, null_value:
     return PathValues(values, wrong) if values or wrong else NO_VALUES
 
 
-def _directories(root: str, file: Path) -> tuple[str, ...]:
+def directories(root: str, file: Path) -> tuple[str, ...]:
+    """The names of the directories between a path and a file below it."""
     base = os.path.abspath(fixed_part(root))  # noqa: PTH100
     try:
         return Path(os.path.abspath(file)).relative_to(base).parts[:-1]  # noqa: PTH100

@@ -16,12 +16,13 @@ from millstream.connectors.convert.common import Rules, empty
 from millstream.connectors.files.binary_file import ArrowFile, ParquetFile
 from millstream.connectors.files.listing import FORMATS, FileKind, confined, kind_of, list_files
 from millstream.connectors.files.marks import FileMarker, Mark, is_same
+from millstream.connectors.files.partitions import checked, partition_of
 from millstream.connectors.files.path_csv import PathCsv
 from millstream.connectors.files.path_values import path_values
-from millstream.connectors.files.pieces import FileReader, Position
+from millstream.connectors.files.pieces import FileReader, Piece, Position
 from millstream.connectors.files.text_file import TextFile
 from millstream.connectors.files.wanted import Wanted
-from millstream.connectors.options import Options
+from millstream.connectors.options import Options, partition_column
 from millstream.connectors.text.csv_format import CsvFormat
 from millstream.connectors.text.debezium import DebeziumFormat
 from millstream.connectors.text.decoder import TextFormat
@@ -57,6 +58,7 @@ class FileSource:
         follow: bool = False,
         poll_ms: int = 200,
         within: str | None = None,
+        partitioned_by: str | None = None,
     ) -> None:
         self._path = path
         self._within = within
@@ -67,6 +69,7 @@ class FileSource:
         self._text = text or TextOptions()
         self._follow = follow
         self._poll_seconds = poll_ms / 1000
+        self.partitioned_by = partitioned_by
         self._readers: dict[str, FileReader] = {}
         self._markers: dict[str, FileMarker] = {}
         self.warnings: list[str] = []
@@ -78,9 +81,13 @@ class FileSource:
         text = TextOptions.from_options(options)
         follow = options.flag("follow")
         poll_ms = options.integer("poll_ms", 200, low=1)
+        partitioned_by = partition_column(options, schema)
         options.finish()
         assert poll_ms is not None
-        source = FileSource(path, schema, form=form, text=text, follow=follow, poll_ms=poll_ms, within=options.within)
+        source = FileSource(
+            path, schema, form=form, text=text, follow=follow, poll_ms=poll_ms, within=options.within,
+            partitioned_by=partitioned_by,
+        )  # fmt: skip
         if not follow:
             source.files()
         return source
@@ -128,8 +135,23 @@ class FileSource:
 
     def read_file(self, path: str) -> Iterator[Chunk]:
         """The rows of one of the files."""
-        for piece in self._reader(Path(path)).read({}, ROWS_PER_CHUNK, final=True):
+        for piece in self._pieces(Path(path), {}, ROWS_PER_CHUNK, final=True):
             yield Chunk(piece.rows, {"file": path, **piece.position}, piece.rejected)
+
+    def _pieces(self, path: Path, position: Position, limit: int, final: bool) -> Iterator[Piece]:
+        """The rows of a file, which are those of its partition if the stream has any."""
+        pieces = self._reader(path).read(position, limit, final=final)
+        if self.partitioned_by is None:
+            return pieces
+        column, text = self._schema[self.partitioned_by], self.partition(path)
+        if self._wanted is not None and not self._wanted.uses(column.name):
+            return pieces
+        return (checked(piece, path, column, text) for piece in pieces)
+
+    def partition(self, path: Path) -> str:
+        """The value of the partition that a file is in, as its directory says it."""
+        assert self.partitioned_by is not None
+        return partition_of(self._root, path, self.partitioned_by)
 
     def _read_all(self, offset: Offset, stop: Callable[[], bool], limit: int) -> Iterator[Chunk]:
         if (name := self.changed(offset)) is not None:
@@ -146,7 +168,7 @@ class FileSource:
             position = {key: value for key, value in offset.items() if key != "file"} if name == reached else {}
             reader = self._reader(path)
             self._markers.setdefault(name, FileMarker(path, position.get("mark")))
-            for piece in reader.read(position, limit, final=True):
+            for piece in self._pieces(path, position, limit, final=True):
                 yield Chunk(piece.rows, {"file": name, **self._marked(path, piece.position)}, piece.rejected)
                 if stop():
                     return
@@ -173,7 +195,7 @@ class FileSource:
                 reader = self._reader(path)
                 whole = not self._grows(path)
                 self._markers.setdefault(name, FileMarker(path, positions.get(name, {}).get("mark")))
-                for piece in reader.read(positions.get(name, {}), limit, final=whole):
+                for piece in self._pieces(path, positions.get(name, {}), limit, final=whole):
                     positions[name] = self._marked(path, piece.position)
                     quiet = False
                     yield Chunk(piece.rows, {"files": dict(positions)}, piece.rejected)

@@ -13,7 +13,7 @@ from millstream.connectors.kafka.client import Cluster, TopicClient, library, sp
 from millstream.connectors.kafka.merge import Merge
 from millstream.connectors.kafka.messages import MessageDecoder
 from millstream.connectors.kafka.reader import TopicReading, gone
-from millstream.connectors.options import Options, OptionValue
+from millstream.connectors.options import Options, OptionValue, partition_column
 from millstream.connectors.textoptions import TextOptions
 from millstream.errors import ConnectorError
 from millstream.schema import Schema
@@ -41,6 +41,7 @@ class KafkaSource:
         bounded: bool = False,
         group: str | None = None,
         poll_ms: int = 100,
+        partitioned_by: str | None = None,
     ) -> None:
         self.schema = schema
         self.topic = topic
@@ -51,6 +52,7 @@ class KafkaSource:
         self._bounded = bounded
         self._group = group
         self._poll_seconds = poll_ms / 1000
+        self.partitioned_by = partitioned_by
         self._size: int | None = None
 
     @staticmethod
@@ -65,6 +67,7 @@ class KafkaSource:
         end = options.choice("end", ("none", "latest"), "none")
         group = options.text("group")
         poll_ms = options.integer("poll_ms", 100, low=1)
+        partitioned_by = partition_column(options, schema)
         options.finish()
         assert poll_ms is not None
         if text.header:
@@ -72,7 +75,7 @@ class KafkaSource:
         library()
         return KafkaSource(
             schema, cluster, topic, form=form if form in ("csv", "debezium") else "json", text=text, start=start,
-            bounded=end == "latest", group=group, poll_ms=poll_ms,
+            bounded=end == "latest", group=group, poll_ms=poll_ms, partitioned_by=partitioned_by,
         )  # fmt: skip
 
     @property
@@ -97,6 +100,7 @@ class KafkaSource:
         before = start.get("partitions", {})
         with self._client() as client:
             reach = {str(p): client.reach(p) for p in client.partitions()}
+        self._check_division(before, reach)
         places = {p: int(before.get(p, first)) for p, (first, _) in reach.items()}
         waiting = {p: max(0, end - places[p]) for p, (_, end) in reach.items()}
         total = sum(waiting.values())
@@ -163,6 +167,15 @@ class KafkaSource:
             return {str(p): reaches[p][1] for p in partitions}
         found = client.at_time(partitions, int(self._start))
         return {str(p): found[p] if found[p] >= 0 else reaches[p][1] for p in partitions}
+
+    def _check_division(self, before: Mapping[str, object], now: Mapping[str, object]) -> None:
+        """Where keys are divided by partitions, other partitions mean that keys have moved."""
+        if self.partitioned_by is not None and before and set(before) != set(now):
+            raise ConnectorError(
+                f"topic {self.topic} has {len(now)} partitions now, and had {len(before)}",
+                detail=f"the stream is partitioned by {self.partitioned_by}, whose values are in other partitions now",
+                hint="start with a new checkpoint, or declare the stream without partitioned_by",
+            )
 
     def _check_kept(self, client: TopicClient, places: Mapping[str, int]) -> None:
         existing = client.partitions()

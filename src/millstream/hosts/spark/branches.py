@@ -88,11 +88,19 @@ class Branch:
     """how many clocks tell its time: those of the buckets of a stage, or one"""
     beating: bool = True
     """whether its heartbeats tell all; otherwise Spark's watermark must help"""
+    partition: str | None = None
+    """an SQL expression on `df`, if that says what workers read: a number for what has keys of its own"""
     metrics: str = ""
     """if `opening` is a stage: the name that its metrics are observed under"""
 
     def names(self) -> list[str]:
         return [f"c{i}" for i in range(len(self.schema))]
+
+    def by_partition(self, buckets: int, tasks: int) -> DataFrame:
+        """What says what to read, as many numbers of buckets beside it: that of a bucket in one task."""
+        ids = ", ".join(map(str, bucket_ids(buckets)))
+        bucket = f"element_at(array({ids}), pmod({self.partition}, {buckets}) + 1) AS bucket"
+        return self.df.selectExpr("*", bucket).repartition(tasks, "bucket")
 
     def after(self, step: Step, schema: Schema) -> Branch:
         """The branch with one more step for the workers that have its rows."""

@@ -13,14 +13,14 @@ from millstream.expressions.sql.text import in_spark_sql
 from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.blobs import SEQ, TIME
 from millstream.hosts.spark.branches import ORDER_BITS, Branch, Clockwork, merged, width_of
-from millstream.hosts.spark.feeds import fed
+from millstream.hosts.spark.feeds import fed, whole_keys
 from millstream.hosts.spark.meters import STAGE_METRICS, metered, metered_rows
 from millstream.hosts.spark.native import grouped_natively
 from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of, kept_as, kept_in_frame
 from millstream.hosts.spark.spans import with_ends
 from millstream.hosts.spark.sqltext import spark_sql, spark_value
 from millstream.hosts.spark.stage import LateRows, Stage
-from millstream.hosts.spark.steps import Computed, FromRows, KernelOpening, StageStep, TableStep, Unpack
+from millstream.hosts.spark.steps import Beside, Computed, FromRows, KernelOpening, Pack, StageStep, TableStep, Unpack
 from millstream.hosts.spark.tables import SparkTable, collected
 from millstream.hosts.spark.wire import can_travel, wire_sql
 from millstream.kernels.contract import KernelSpec
@@ -38,7 +38,7 @@ from millstream.physical.nodes import (
     StoredTable,
     TableJoin,
 )
-from millstream.physical.partials import with_partials
+from millstream.physical.partials import with_partials, with_records
 from millstream.records import dataclass
 from millstream.sql import parse_duration
 
@@ -83,12 +83,16 @@ class BranchBuilder:
     """how they keep it"""
     fed: bool = True
     """whether joins share an exchange with the kernels below them"""
+    records: bool = True
+    """whether groups of relations may keep records, so that partials come to them"""
+    partitioned_by: Callable[[Source], str | None] = lambda node: None
+    """the column by which a source is divided"""
     _built: dict[Physical, tuple[Branch, ...]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def build(self, plan: Physical, rows: bool = False) -> tuple[Branch, ...]:
         """The branches whose union is the plan's result; with `rows` they are to be Spark's, without hidden columns."""
-        plan = fused(with_ends(plan), joins=self.fed)
+        plan = fused(with_ends(with_records(plan) if self.records else plan), joins=self.fed)
         if self.clockwork.streaming and self.clockwork.timed:
             if rows:
                 self.kept = kept_in_frame(self.spark, exchanges(plan), self.clockwork.watermarked)
@@ -145,6 +149,12 @@ class BranchBuilder:
                 "too many union branches meet in one operator",
                 hint="write intermediate results to a sink, and read them from there",
             )
+        if not self.clockwork.streaming and whole_keys(node, self.partitioned_by) and len(ports) == len(ports[0]) == 1:
+            (branch,) = ports[0]
+            rows = branch.closed(Pack(spec.inputs[0], (), 1))
+            kernel = KernelOpening(spec, self.allowed)
+            told = branch.by_partition(buckets, buckets)
+            return Branch(told, spec.output, self.clockwork, Beside(rows, kernel), bits=bits)
         packed: list[DataFrame] = []
         beating: list[bool] = []
         of_port: list[int] = []

@@ -6,7 +6,7 @@ one place. Then the kernels run one after the other in the same worker, and rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from millstream.expressions.nodes import Column
@@ -14,11 +14,11 @@ from millstream.hosts.spark.spans import EndedStage
 from millstream.hosts.spark.steps import Computed, StageStep
 from millstream.kernels.batch import Batch
 from millstream.kernels.compute import ComputeStage
-from millstream.kernels.contract import PARTIALS, KernelSpec, Partials, partials_of
+from millstream.kernels.contract import PARTIALS, KernelSpec, Partials, RowStage, keys_of, partials_of
 from millstream.kernels.relations.stages import CoarsenStage, PeriodStage, RangeStage
 from millstream.kernels.streams.chain import ChainSpec, StagedKernel, StagesState
 from millstream.kernels.streams.merge import MergeSpec
-from millstream.physical.nodes import Apply, Compute, Physical, Staged
+from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source, Staged, TableJoin
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -133,7 +133,7 @@ def _feed(
             names = _computed_from(names, stage)
         else:
             work = StageStep(node.stage)
-            names = names if _keeps_columns(node) else None
+            names = names if _keeps_columns(node.stage) else None
         works.insert(0, work)
         assert isinstance(given, Compute | Staged)
         node, given = node.input, given.input
@@ -170,6 +170,35 @@ def _keyed_by(names: Names, spec: KernelSpec) -> Names | None:
     return names if all(name.lower() in own & known for name in names) else None
 
 
-def _keeps_columns(node: Staged) -> bool:
-    stage = node.stage.stage if isinstance(node.stage, EndedStage) else node.stage
-    return isinstance(stage, RangeStage | PeriodStage | CoarsenStage)
+def _keeps_columns(stage: RowStage) -> bool:
+    """Whether the rows of a stage have the columns that came in."""
+    own = stage.stage if isinstance(stage, EndedStage) else stage
+    return isinstance(own, RangeStage | PeriodStage | CoarsenStage)
+
+
+def whole_keys(node: Apply, partitioned_by: Callable[[Source], str | None]) -> Source | None:
+    """The source below a kernel each partition of which has all rows of its keys: it can run where these are read."""
+    found = [_divided_by(child, keys_of(node.spec, port), partitioned_by) for port, child in enumerate(node.over)]
+    streams = {None if source is None else (source.stream.lower(), source.side == "errors") for source in found}
+    return found[0] if len(streams) == 1 else None
+
+
+def _divided_by(node: Physical, names: Names, partitioned_by: Callable[[Source], str | None]) -> Source | None:
+    """The source that is divided by one of these columns, if there is only work below that leaves rows where they
+    are."""
+    match node:
+        case Source():
+            column = partitioned_by(node)
+            return node if column is not None and column.lower() in map(str.lower, names) else None
+        case Compute():
+            stage = ComputeStage(node.input.schema, node.predicate, node.columns)
+            copied = (_computed_from((name,), stage) for name in names)
+            return _divided_by(node.input, tuple(name for own in copied for name in own or ()), partitioned_by)
+        case TableJoin():
+            own = tuple(name for name in names if name in node.input.schema)
+            return _divided_by(node.input, own, partitioned_by)
+        case Staged() if not _keeps_columns(node.stage):
+            return None
+        case Staged() | Partial():
+            return _divided_by(node.input, names, partitioned_by)
+    return None

@@ -17,7 +17,6 @@ from millstream.hosts.contract import Counts, Left, Progress, ReadyQuery, Report
 from millstream.hosts.results import Admit, Gate, ResultLog
 from millstream.hosts.spark import streaming
 from millstream.hosts.spark.apart import WRITTEN, run_apart
-from millstream.hosts.spark.build import fuses_joins
 from millstream.hosts.spark.declared import ReadTable, pushed_to
 from millstream.hosts.spark.history import JOB
 from millstream.hosts.spark.job.bounded import settle
@@ -427,11 +426,10 @@ class SparkHost(Programs):
                 running.rows += rows.num_rows
                 running.deliver([rows])
 
-        fed = fuses_joins(self.spark) if kept is None else kept.fed
-        branches, stages = self._built(program, 0, meters, dry=False, rows=False, fed=fed)
+        branches, built = self._built(program, 0, meters, dry=False, rows=False, kept=kept)
         # before anything is read: what does not fit is refused at the start
         streams = [self.find(name).stream for name in physical.streams_of(program.plan)]
-        KeptPlan.of(program, stages, streams, fed).follow(kept, self.spark, checkpoint)
+        KeptPlan.of(program, built.stages, streams, built.fed, built.records).follow(kept, self.spark, checkpoint)
         written = StreamMeter() if meters is None else meters[WRITTEN + program.name]
         return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
 

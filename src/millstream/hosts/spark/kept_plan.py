@@ -39,12 +39,16 @@ class KeptPlan:
     streams: tuple[StreamDef, ...] = ()
     fed: bool = False
     """whether joins share an exchange with the kernels below them; those of older checkpoints do not"""
+    records: bool = False
+    """whether groups of relations may keep records; those of older checkpoints do not"""
 
     @staticmethod
-    def of(program: ReadyQuery, stages: Sequence[Stage], streams: Sequence[StreamDef], fed: bool) -> KeptPlan:
+    def of(
+        program: ReadyQuery, stages: Sequence[Stage], streams: Sequence[StreamDef], fed: bool, records: bool
+    ) -> KeptPlan:
         kept = tuple(KeptStage(stage.spec.describe(), stage.signature) for stage in stages)
         # another slack keeps the state
-        return KeptPlan(program, kept, tuple(replace(stream, slack=0) for stream in streams), fed)
+        return KeptPlan(program, kept, tuple(replace(stream, slack=0) for stream in streams), fed, records)
 
     @staticmethod
     def read(spark: SparkSession, checkpoint: str, now: ReadyQuery) -> KeptPlan | None:

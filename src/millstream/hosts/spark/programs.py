@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import Branch
-from millstream.hosts.spark.build import BranchBuilder, arranged, fused, fuses_joins
+from millstream.hosts.spark.build import BranchBuilder, arranged, fused, fuses_joins, puts_together
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.history import SparkHistory
+from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.session import send_whole
-from millstream.hosts.spark.sources import Reading
+from millstream.hosts.spark.sources import Reading, partition_read
 from millstream.hosts.spark.spool import Spooled
-from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.surface import surface
 from millstream.physical import nodes as physical
+from millstream.physical.partials import with_records
 from millstream.plan_form import python_in
 
 if TYPE_CHECKING:
@@ -33,9 +34,15 @@ class Programs(SparkHistory):
         return self._built(program, since, meters, dry, rows)[0]
 
     def _built(
-        self, program: ReadyQuery, since: int, meters: Meters | None, dry: bool, rows: bool, fed: bool | None = None
-    ) -> tuple[tuple[Branch, ...], list[Stage]]:
-        """The branches of a program, and the stages among them that keep state."""
+        self,
+        program: ReadyQuery,
+        since: int,
+        meters: Meters | None,
+        dry: bool,
+        rows: bool,
+        kept: KeptPlan | None = None,
+    ) -> tuple[tuple[Branch, ...], BranchBuilder]:
+        """The branches of a program, as they were built before if that was kept, and what built them."""
         send_whole(python_in(program.plan).values())
         clockwork = self._clockwork(program.plan)
         reading = Reading(self.spark, clockwork, meters or Meters({}), since, dry)
@@ -51,8 +58,10 @@ class Programs(SparkHistory):
             builder = BranchBuilder(
                 self.spark, clockwork, source, self._table, self.buckets, self._in_spark, self.allowed
             )
-            builder.fed = fuses_joins(self.spark) if fed is None else fed
-            return builder.build(program.plan, rows), builder.stages
+            builder.fed = fuses_joins(self.spark) if kept is None else kept.fed
+            builder.partitioned_by = self._partitioned_by
+            builder.records = puts_together(self.spark) if kept is None else kept.records
+            return builder.build(program.plan, rows), builder
 
     def to_dataframe(self, program: ReadyQuery) -> DataFrame:
         """The program as a DataFrame, streaming if any of its inputs is."""
@@ -63,6 +72,10 @@ class Programs(SparkHistory):
         with telling():
             clockwork = self._clockwork(program.plan)
             df = surface(self.branches(program, dry=True, rows=True), program.columns)
-            plan = fused(program.plan, joins=fuses_joins(self.spark))
+            plan = with_records(program.plan) if puts_together(self.spark) else program.plan
+            plan = fused(plan, joins=fuses_joins(self.spark))
             plan = arranged(plan, self.spark, None if clockwork.streaming else self._in_spark)
-            return explained(plan, clockwork, self._in_spark, df)
+            return explained(plan, clockwork, self._in_spark, self._partitioned_by, df)
+
+    def _partitioned_by(self, node: physical.Source) -> str | None:
+        return partition_read(self.find(node.stream), node)

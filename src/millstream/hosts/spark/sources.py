@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from millstream.catalog import Clock, Options, StreamDef
 from millstream.connectors.contract import Chunk, Divisible, Offset, Rejected
 from millstream.connectors.contract import RowSource as BoundSource
 from millstream.connectors.files.source import FileSource
-from millstream.connectors.past import DivisiblePastAndLive
+from millstream.connectors.past import PAST, DivisiblePastAndLive
 from millstream.connectors.registry import make_source
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.contract import Counts
@@ -236,7 +237,10 @@ class Files:
         df = reading.spark.range(0, len(paths), 1, tasks_for(reading.spark, len(paths)))
         entry = reading.entry(self.stream, node)
         read = ReadFiles(entry, entry.narrowed(self.source), paths)
-        return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(paths).bit_length())
+        branch = Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(paths).bit_length())
+        if partition_of(self.stream) is None:
+            return branch
+        return replace(branch, partition=_numbered([self.source.partition(Path(path)) for path in paths]))
 
     def size(self) -> int | None:
         return self.source.size()
@@ -255,7 +259,9 @@ class FollowedFiles:
             return no_rows(reading, node.schema)
         df = followed(reading.spark, str(self.options["path"]))
         read = ReadPaths(reading.entry(self.stream, node), tuple(self.options.items()))
-        return fresh(df, node.schema, reading.clockwork, self.stream, read)
+        branch = fresh(df, node.schema, reading.clockwork, self.stream, read)
+        column = partition_of(self.stream)
+        return branch if column is None else replace(branch, partition=_directory_hash(column))
 
     def as_bounded(self) -> Files:
         """The files that are there now, as if no others ever came."""
@@ -282,18 +288,20 @@ class Parts:
     def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
             return no_rows(reading, node.schema)
-        entry, source = reading.entry(self.stream, node), self.source
+        entry, source, own = reading.entry(self.stream, node), self.source, partition_of(self.stream)
         if isinstance(source, DivisiblePastAndLive):
             source = entry.narrowed(source)
         if not self.bounded:
             from millstream.hosts.spark.parts import followed_parts
 
             df = followed_parts(reading.spark, self.stream)
-            return fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, source))
+            branch = fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, source))
+            return branch if own is None else replace(branch, partition=_PART)
         parts = () if reading.dry else tuple(map(json.dumps, self._all_parts()))
         df = reading.spark.range(0, len(parts), 1, tasks_for(reading.spark, len(parts)))
         read = ReadParts(entry, source, parts)
-        return Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(parts).bit_length())
+        branch = Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(parts).bit_length())
+        return branch if own is None else replace(branch, partition=_numbered([_part_of(part) for part in parts]))
 
     def _all_parts(self) -> list[Offset]:
         begin = self.source.initial()
@@ -334,6 +342,47 @@ class DriverSource:
 
     def size(self) -> int | None:
         return self.source.size()
+
+
+def partition_of(stream: StreamDef) -> str | None:
+    """The column by which the rows of a source are divided, so that all of a value are in one partition.
+
+    Only where rows bring their times: a partition is told how far time has come elsewhere between micro-batches.
+    """
+    options = {name.lower(): value for name, value in (stream.source or {}).items()}
+    column = options.get("partitioned_by")
+    if column is None or PAST in options or stream.clock is not Clock.EXTERNAL:
+        return None
+    name = stream.schema[str(column)].name
+    return name if name.isascii() and name.isidentifier() else None
+
+
+def partition_read(entry: Input, node: Source) -> str | None:
+    """The same for what a program reads, if workers do."""
+    is_read = isinstance(entry, Files | FollowedFiles | Parts) and node.side != "errors"
+    return partition_of(entry.stream) if is_read else None
+
+
+_PART = "CAST(get_json_object(part, '$.partition') AS INT)"
+"""The number of a topic's partition, of a part of it."""
+
+
+def _part_of(part: str) -> str:
+    return str(json.loads(part)["partition"])
+
+
+def _directory_hash(column: str) -> str:
+    """A number for the value that the directories of a path say of a column."""
+    # it may be written in several ways, as in URLs
+    text = f"regexp_extract(path, '(?i).*/{column}=([^/]*)/', 1)"
+    return f"hash(coalesce(try_url_decode(replace({text}, '+', '%2B')), {text}))"
+
+
+def _numbered(partitions: Sequence[str]) -> str:
+    """The number of a partition, of the things that are in them."""
+    known: dict[str, int] = {}
+    numbers = [str(known.setdefault(partition, len(known))) for partition in partitions]
+    return f"element_at(array({', '.join(numbers) or '0'}), CAST(id AS INT) + 1)"
 
 
 def tasks_for(spark: SparkSession, parts: int) -> int:

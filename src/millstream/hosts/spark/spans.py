@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.expressions.nodes import Column
 from millstream.kernels.batch import Batch
-from millstream.kernels.contract import Kernel, KernelSpec, RowStage, State
+from millstream.kernels.contract import Kernel, KernelSpec, Partials, RowStage, State, partials_of
 from millstream.kernels.saving.content import Content
 from millstream.kernels.saving.snapshots import Saved
 from millstream.kernels.streams.merge import MergeSpec
@@ -104,6 +104,11 @@ class EndedSpec:
     def keys(self) -> tuple[str, ...] | None:
         return self.spec.keys
 
+    @property
+    def partials(self) -> tuple[Partials | None, ...]:
+        each = zip(partials_of(self.spec), self.takes, strict=True)
+        return tuple(EndedPartials(own) if own is not None and takes else own for own, takes in each)
+
     def state_signature(self) -> object:
         return self.spec
 
@@ -125,7 +130,8 @@ class EndedKernel:
         return self._kernel.open()
 
     def step(self, state: State, batch: Batch) -> Batch:
-        out = self._kernel.step(state, _taken(batch) if self.spec.takes[batch.port] else batch)
+        takes = self.spec.takes[batch.port % len(self.spec.takes)]
+        out = self._kernel.step(state, _taken(batch) if takes else batch)
         return _given(out, self.spec.output) if self.spec.gives else out
 
     def export(self, state: State) -> Content:
@@ -133,6 +139,29 @@ class EndedKernel:
 
     def load(self, parts: Saved) -> State:
         return self._kernel.load(parts)
+
+
+@dataclass(frozen=True)
+class EndedPartials:
+    """Partials of rows that bring the ends of their validity, and so do partials."""
+
+    inner: Partials
+
+    @property
+    def output(self) -> Schema:
+        return _ended(self.inner.output)
+
+    def step(self, batch: Batch) -> Batch:
+        return _given(self.inner.step(_taken(batch)), self.output)
+
+    def each(self, batch: Batch) -> Batch:
+        return _given(self.inner.each(_taken(batch)), self.output)
+
+    def counted(self, partials: pa.RecordBatch) -> int:
+        return self.inner.counted(partials)
+
+    def describe(self) -> str:
+        return self.inner.describe()
 
 
 def _stage(stage: RowStage, takes: bool, gives: bool) -> RowStage:

@@ -30,15 +30,15 @@ def bucket_ids(buckets: int) -> tuple[int, ...]:
     found: dict[int, int] = {}
     number = 0
     while len(found) < buckets:
-        found.setdefault(_spark_hash(number) % buckets, number)
+        found.setdefault(spark_hash(number) % buckets, number)
         number += 1
     return tuple(found[bucket] for bucket in range(buckets))
 
 
-def _spark_hash(number: int) -> int:
+def spark_hash(number: int) -> int:
     """What Spark's `hash` makes of an INT: Murmur3 of its four bytes.
 
-    >>> _spark_hash(0), _spark_hash(1), _spark_hash(42)
+    >>> spark_hash(0), spark_hash(1), spark_hash(42)
     (933211791, -559580957, 29417773)
     """
     mask = 0xFFFFFFFF
@@ -95,11 +95,14 @@ class Stage:
     """of each clock, the input whose time it tells"""
     fixed: bool = True
     """whether there are just so many buckets; otherwise that many at most, and the checkpoint says how many"""
+    beside: bool = False
+    """whether it runs where the rows of its source are read: then its buckets have partitions of that, not keys"""
 
     @property
     def signature(self) -> str:
         """Equal for stages that can continue each other's state."""
-        return f"{self.buckets} buckets, {len(self.beating)} clocks, {signature_of(self.spec).digest}"
+        divided = "partitions in " if self.beside else ""
+        return f"{divided}{self.buckets} buckets, {len(self.beating)} clocks, {signature_of(self.spec).digest}"
 
     def passed(self, clocks: list[int], upto: int) -> tuple[int, ...]:
         """Before which time rows of each input are late: where its own clocks stand, though others may be behind."""

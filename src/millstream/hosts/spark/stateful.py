@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from time import time_ns
 from typing import Any
 
@@ -69,10 +69,18 @@ class StageRun:
         self._layouts = [blobs.layout_of(schema) for schema in schemas_of(stage.spec)]
         self._bounded = Bounded(stage.allowed)
 
-    def begin(self, bucket: int, head: Head | None) -> Turn:
-        head = head or Head.first(self.stage, time_ns() // 1000)
+    def begin(self, bucket: int, head: Head | None, heard: Sequence[int] = ()) -> Turn:
+        """A micro-batch begins; `heard` tells how far each clock had come elsewhere after the last one."""
+        now = time_ns() // 1000
+        head = head or Head.first(self.stage, now)
         head.check(self.stage)
-        return Turn(bucket, head, [[] for _ in self._layouts], [], self.stage.passed(head.clocks, head.upto))
+        upto = head.upto
+        for clock, reached in enumerate(heard):
+            if reached > head.clocks[clock]:
+                head.tick(clock, reached, now)
+        if heard:
+            upto = max(upto, self.stage.reached(*clocks_of(head), 0, now))
+        return Turn(bucket, head, [[] for _ in self._layouts], [], self.stage.passed(head.clocks, upto))
 
     def advance(
         self, turn: Turn, store: Store, arrived: list[tuple[int, bool, bytes]], watermark: int, now: int

@@ -123,6 +123,17 @@ class FromRows:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A kernel that runs where its rows are read: what would be exchanged goes on to it in the same worker."""
+
+    packed: Pipeline
+    kernel: Opening
+
+    def __call__(self, arrows: Arrows) -> Batches:
+        return self.kernel(self.packed(arrows))
+
+
+@dataclass(frozen=True)
 class Unpack:
     """Packed output of a stateful stage; heartbeats tell by their port which bucket's time they are."""
 

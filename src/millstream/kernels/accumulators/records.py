@@ -66,6 +66,14 @@ class ArgumentRecord:
                     lanes[self.start + self._lanes[f"{name}_{lane}".upper()]] = known, arg
         return lanes
 
+    def place(self, state: str, ints: str, floats: str, base: str) -> Place:
+        """Where a state is in a record that begins at `base`."""
+        return Place(
+            lambda lane, is_float: (
+                f"{floats if is_float else ints}[{base} + {self.start + self._lanes[f'{state}_{lane}'.upper()]}]"
+            )
+        )
+
     def own(self, records: Records) -> tuple[Records, npt.NDArray[np.float64]]:
         """Its lanes of records, and the same as floats."""
         lanes = records[:, self.start : self.start + self.width]

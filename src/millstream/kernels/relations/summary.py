@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from millstream.kernels.contract import Kernel
 from millstream.kernels.one_input import ByKeys
@@ -12,12 +13,15 @@ from millstream.kernels.programs.spec import Failing
 from millstream.kernels.registry import register
 from millstream.kernels.relations.signs import signed
 from millstream.plan.aggregate_calls import AggregateCall
-from millstream.plan.aggregates import HALVES, SPREADS
+from millstream.plan.aggregates import HALVES, ORDERLESS, SPREADS
 from millstream.plan.node import by_told
 from millstream.plan.relations import Form
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.types import VARCHAR
+
+if TYPE_CHECKING:
+    from millstream.kernels.relations.summary_partials import SummaryPartials
 
 ERROR, ROW = "$error", "$row"
 
@@ -37,8 +41,12 @@ class SummarySpec(ByKeys):
     calls: tuple[AggregateCall[str], ...]
     form: Form = "intervals"
     failing: Failing = field(default="stop", metadata={"later": True})
+    put_together: bool = field(default=False, metadata={"later": True})
+    """whether what is kept of a row are records, which may stand for several rows that begin and end together"""
 
     def __post_init__(self) -> None:
+        if self.put_together and not self.merges:
+            raise ValueError("rows cannot be put together")
         for name in (*self.by, *(arg for call in self.calls for arg in call.args)):
             if name not in self.input:
                 raise ValueError(f"no column {name}")
@@ -77,6 +85,24 @@ class SummarySpec(ByKeys):
             return True
         type_ = self.input[call.args[0]].type
         return type_.name != "DECIMAL" or type_.precision <= 18
+
+    @property
+    def merges(self) -> bool:
+        """Whether rows that begin and end together may be put together before they come."""
+        if self.form == "changes" or self.failing != "stop" or not self.is_compiled:
+            return False
+        # a call that names a column in other letters would have lanes of its own
+        return all(
+            call.has_lanes and call.fn in ORDERLESS and all(self.input[arg].name == arg for arg in call.args)
+            for call in self.calls
+        )
+
+    @property
+    def partials(self) -> SummaryPartials | None:
+        """How rows are put together before they travel; None if they are not."""
+        from millstream.kernels.relations.summary_partials import SummaryPartials
+
+        return SummaryPartials(self) if self.put_together else None
 
     def build(self) -> Kernel:
         if self.is_compiled:

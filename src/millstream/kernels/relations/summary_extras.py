@@ -111,7 +111,12 @@ def extras_of(layout: SummaryLayout) -> Extras:
 def codes_in(layout: SummaryLayout, part: str, rows: Lanes, arg: str) -> Codes:
     """Where codes of an argument's strings are in rows of lanes of a part."""
     own = [i for i, call in enumerate(layout.calls) if call.type.is_coded and layout.layout.arg(call).name == arg]
-    if part == "ends0":
+    if part == "ends0" and layout.records is not None:
+        begin = layout.row_lanes["record"]
+        for lane, (known, column) in layout.records.text_lanes.items():
+            if any(own.name == arg and own.column == column for own in layout.args):
+                yield rows[:, begin + known] != 0, begin + lane
+    elif part == "ends0":
         yield rows[:, layout.row_lanes[arg]] >= 0, layout.row_lanes[arg]
     elif part == PLACES:
         yield from ((rows[:, lane] >= 0, lane) for lane in (FIRST_VALUE + 1 + i for i in own))

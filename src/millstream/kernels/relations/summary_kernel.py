@@ -10,6 +10,7 @@ import pyarrow as pa
 from millstream.errors import DataError
 from millstream.kernels.accumulators.columns import argument_arrays, result_column
 from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints
+from millstream.kernels.contract import PARTIALS
 from millstream.kernels.jit import as_input, compile_kernel, source_of
 from millstream.kernels.keys import ByteTable
 from millstream.kernels.keys.words import all_true
@@ -41,7 +42,9 @@ class SummaryKernel(Sweep):
         self.layout = SummaryLayout(spec)
         self.source = generate(self.layout)
         self._step = compile_kernel(self.source, "step")
-        self._keys = [spec.input.index(key) for key in spec.by]
+        own = list(range(len(spec.by)))
+        self._keys = own if spec.put_together else [spec.input.index(key) for key in spec.by]
+        self._partials = spec.partials
         self._args = [spec.input.index(arg.column) for arg in self.layout.args]
         lanes = self.layout.group_lanes
         self._fresh = [0] * self.layout.group_width
@@ -55,6 +58,9 @@ class SummaryKernel(Sweep):
 
     def step(self, state: SweepState, batch: Batch) -> Batch:
         front = state.fronts[0]
+        partials = self._partials
+        if partials is not None and batch.port != PARTIALS and len(batch):
+            batch = partials.each(batch)
         front.add(batch)
         ready = front.ready(front.upto)
         time = np.concatenate([batch.time for batch in ready]) if ready else _NO_TIMES
@@ -99,6 +105,11 @@ class SummaryKernel(Sweep):
         rows, ends = (batch.rows, batch.other) if batch.other is not None else apart(batch.rows)
         lanes[:, 0] = state.groups.slots([rows.column(index) for index in self._keys], len(batch))
         lanes[:, 1] = ends
+        if self._partials is not None:
+            texts = {arg.column: state.extras.texts[arg.name] for arg in self.layout.layout.texts}
+            lanes[:, self.layout.row_lanes["rows"]] = self._partials.rows_of(rows)
+            lanes[:, self.layout.row_lanes["record"] :] = self._partials.records_of(rows, texts)
+            return
         flags = self.layout.row_lanes.get("flags")
         if flags is not None:
             lanes[:, flags] = 0

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from millstream.kernels.accumulators import Sums
+from millstream.kernels.accumulators import Place, Sums
 from millstream.kernels.accumulators.columns import ArgumentColumn
+from millstream.kernels.accumulators.records import RecordLayout
 from millstream.kernels.batch import Ints
 from millstream.kernels.over.layout import Held, OverLayout
 from millstream.kernels.over.spec import Frame, OverSpec
@@ -106,15 +107,27 @@ class SummaryLayout:
         return GROUP_LANES + len(self.group_lanes)
 
     @cached_property
+    def records(self) -> RecordLayout | None:
+        """What is kept of rows that may stand for several; None if each is kept with its arguments."""
+        return RecordLayout(self.spec.input, self.spec.calls) if self.spec.put_together else None
+
+    def recorded(self, arg: ArgumentColumn, state: str) -> Place:
+        """Where the record of the row in cell c has a state of an argument."""
+        assert self.records is not None
+        return self.records.parts[(arg.column,)].place(state, "cells", "fcells", "c + CELL_RECORD")
+
+    @cached_property
     def row_lanes(self) -> dict[str, int]:
-        """The lanes of a row's arguments."""
+        """The lanes of a row's arguments; or of how many rows it stands for, and where their record begins."""
+        if self.records is not None:
+            return {"rows": ROW_LANES, "record": ROW_LANES + 1}
         names = ["flags"] if any(arg.flagged for arg in self.args) else []
         names += [arg.name for arg in self.args if arg.valued]
         return {name: ROW_LANES + i for i, name in enumerate(names)}
 
     @property
     def row_width(self) -> int:
-        return ROW_LANES + len(self.row_lanes)
+        return ROW_LANES + (len(self.row_lanes) if self.records is None else 1 + self.records.width)
 
     @property
     def place_width(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.kernels import accumulators
+from millstream.kernels.accumulators import Place, Sums
 from millstream.kernels.over.emit import emit
 from millstream.kernels.over.parts import load_cell, put, take
 from millstream.kernels.relations import stair_source, tree_source
@@ -12,7 +13,7 @@ from millstream.kernels.relations.stair_source import TEXT_ARRAYS, drop_steps, p
 from millstream.kernels.relations.summary_layout import Ranked, SummaryLayout
 from millstream.kernels.relations.tree_source import end_of_tree, put_value, take_value, tree_functions
 from millstream.kernels.source.passes import renamed
-from millstream.kernels.source.writer import filled
+from millstream.kernels.source.writer import filled, indented
 
 DONE, ROOM, OVERFLOW = 0, 1, 2
 """What a loop answers: it is done, it needs room for more values in its tables, or which sum is too large."""
@@ -66,6 +67,7 @@ def _step(layout: SummaryLayout) -> str:
 
 
 def _intervals(layout: SummaryLayout) -> str:
+    gone, came = ("1", "1") if layout.records is None else ("gone[c + CELL_ROWS]", "came[c + CELL_ROWS]")
     template = f"""\
     p = 0
     q = 0
@@ -85,13 +87,13 @@ def _intervals(layout: SummaryLayout) -> str:
             c = q * ROW
             q += 1
             <touch_gone>
-            slots[s + LIVE] -= 1
+            slots[s + LIVE] -= {gone}
             <leave>
         while p < len(came_time) and came_time[p] == t:
             c = p * ROW
             p += 1
             <touch>
-            slots[s + LIVE] += 1
+            slots[s + LIVE] += {came}
             slots[s + REACH] = max(slots[s + REACH], came[c + UNTIL])
             <enter>
         for k in range(count):
@@ -243,6 +245,9 @@ def _touch(rows: str) -> list[str]:
 
 
 def _enter(layout: SummaryLayout) -> Iterator[str]:
+    if layout.records is not None:
+        yield from _enter_record(layout)
+        return
     for arg in layout.args:
         yield from load_cell(layout.layout, arg)
     for held in layout.held:
@@ -252,10 +257,42 @@ def _enter(layout: SummaryLayout) -> Iterator[str]:
 
 
 def _leave(layout: SummaryLayout) -> Iterator[str]:
+    if layout.records is not None:
+        yield from _leave_record(layout)
+        return
     for held in layout.held:
         yield from take(layout.layout, held)
     for part in () if layout.has_ends else layout.extremes:
         yield from take_value(layout.layout, part)
+
+
+def _enter_record(layout: SummaryLayout) -> Iterator[str]:
+    """The rows of a record enter as one."""
+    for held in layout.held:
+        assert held.arg is not None
+        yield from held.state.merge(held.place, layout.recorded(held.arg, "sums"))
+    for part in layout.extremes:
+        best, arg = layout.recorded(part.arg, part.fn), part.arg
+        yield f"{arg.name}_in = {best['any']} != 0"
+        yield f"{arg.name}_v = {best.float('best') if arg.is_float else best['best']}"
+        yield from put_step(part, layout.extremes)
+
+
+def _leave_record(layout: SummaryLayout) -> Iterator[str]:
+    """They leave: a record with all signs turned is merged. What was lost in sums stays lost."""
+    for held in layout.held:
+        assert held.arg is not None and isinstance(held.state, Sums)
+        there = layout.recorded(held.arg, "sums")
+        turned = Place(lambda lane, is_float, there=there: _turned(there, lane, is_float))  # type: ignore[misc]
+        yield from held.state.merge(held.place, turned)
+        if held.state.exact_sums:
+            yield f"if {held.place['count']} == 0:"
+            yield from indented(held.state.reset(held.place))
+
+
+def _turned(place: Place, lane: str, is_float: bool) -> str:
+    text = place.text(lane, is_float)
+    return text if lane.endswith("_error") else f"(-{text})"
 
 
 def _expire(layout: SummaryLayout) -> Iterator[str]:

@@ -137,7 +137,7 @@ class WindowGroupKernel:
         # the first row of each is counted with its place
         more = partials.rows_of(batch.rows) - 1
         _count_rows(len(batch), as_input(places), as_input(each), as_input(more), state.panes.rows_at)
-        records = partials.records_of(batch.rows, state)
+        records = partials.records_of(batch.rows, state.texts)
         self.layout.merge(places, each, records, state.panes.records, state.texts)
 
     @cached_property

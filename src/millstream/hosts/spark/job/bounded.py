@@ -72,7 +72,7 @@ def run_together(
     for query in queries:
         send_whole(python_in(query.program.plan).values())
     together = ends and puts_together(spark)
-    builder = GraphBuilder(False, buckets or cores_of(spark), partials=together, merges=not ends)
+    builder = GraphBuilder(False, buckets or cores_of(spark), partials=together, merges=not ends, beside_sources=ends)
     graph = builder.build(queries)
     packed = job_frame(spark, graph, readers, streaming=False, ends=ends)
     if all(query.program.sink is None for query in queries):

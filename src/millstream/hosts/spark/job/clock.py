@@ -124,6 +124,9 @@ class Timed:
     by_clock: bool
     fan: Fan
     schema: Schema
+    place: str = ""
+    beside: tuple[tuple[str, int], ...] = ()
+    """the stages beside the source, which have their state there, each with the number of its clocks"""
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,21 @@ class TellTime:
                     upto = int(beats.get(source.stream, BEGIN))
                     if source.by_clock and beat["now"]:
                         upto = max(upto, int(beat["now"]))
+                    if upto > BEGIN and source.beside:
+                        _leave_note(source, upto)
                     if upto > BEGIN:
                         run = FanRun(source.fan, self.spread)
                         yield from run.take(Batch.empty(source.schema.arrow, upto))
                         yield from run.end()
+
+
+def _leave_note(source: Timed, upto: int) -> None:
+    """No exchange leads to the stages beside a source: they hear of the time in the next micro-batch."""
+    from millstream.hosts.spark.file_state import state_directory
+    from millstream.hosts.spark.job.beside import Notes
+
+    directory, number = state_directory()
+    Notes(directory / source.place).leave(number, {name: [upto] * clocks for name, clocks in source.beside})
 
 
 def clock_frame(spark: SparkSession, sources: tuple[Timed, ...], file: str) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -198,6 +198,14 @@ class Fan:
             elif leaf not in leaves:
                 leaves.append(leaf)
         return Fan(tuple(leaves), tuple((work, Fan.of(rest)) for work, rest in behind.items()))
+
+    def at_home(self, bucket: int, stages: frozenset[int]) -> Fan:
+        """The same, where all rows for these stages belong to one bucket."""
+        leaves = tuple(
+            replace(leaf, home=bucket) if isinstance(leaf, ToStage) and leaf.stage in stages else leaf
+            for leaf in self.leaves
+        )
+        return Fan(leaves, tuple((work, behind.at_home(bucket, stages)) for work, behind in self.branches))
 
     def all_leaves(self) -> Iterator[Leaf]:
         yield from self.leaves

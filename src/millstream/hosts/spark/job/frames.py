@@ -14,7 +14,7 @@ from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.checkpoints import tell_checkpoints
 from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, outlet_number
-from millstream.hosts.spark.job.graph import JobGraph, JobSource
+from millstream.hosts.spark.job.graph import JobGraph, JobSource, JobStage
 from millstream.hosts.spark.meters import metered_stages
 from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of
 from millstream.hosts.spark.stage import bucket_ids
@@ -87,8 +87,13 @@ def job_frame(
     packed = _read(spark, graph, readers, spread, at_work)
     if streaming and max(graph.levels, levels):
         packed = packed.unionAll(_time(spark, graph, readers, spread, beats, at_work))
+    beside = list(graph.at(0))
+    if streaming and beside:
+        packed = metered_stages(packed, beside).where(f"port != {TOLD}")
     for level in range(1, max(graph.levels, levels) + 1):
-        stages = _stages(graph, level)
+        stages = _stages(graph.at(level))
+        if not stages and at_work is None and (kept == FILES or not streaming):
+            continue
         if streaming and kept == FILES:
             # something to compute: otherwise Spark hands rows of a Python worker to an exchange that cannot write them
             by_bucket = packed.where("bucket >= 0").repartition(min(graph.buckets, cores_of(spark)), "bucket")
@@ -112,7 +117,7 @@ def open_work(graph: JobGraph, readers: Mapping[int, Readable], levels: int) -> 
     return {
         **{_source(number): FanOut(source.fan, spread) for number, source in enumerate(graph.sources)},
         _TIME: TellTime(_timed(graph, readers), spread),
-        **{_level(level): FileLevel(level, _stages(graph, level), spread) for level in range(1, levels + 1)},
+        **{_level(level): FileLevel(level, _stages(graph.at(level)), spread) for level in range(1, levels + 1)},
     }
 
 
@@ -131,10 +136,10 @@ def _spread(graph: JobGraph, streaming: bool, ends: bool) -> Spread:
     return Spread(graph.buckets, bucket_ids(graph.buckets) if streaming else None, streaming or not ends)
 
 
-def _stages(graph: JobGraph, level: int) -> tuple[LevelStage, ...]:
+def _stages(stages: Mapping[int, JobStage]) -> tuple[LevelStage, ...]:
     from millstream.hosts.spark.job.levels import LevelStage
 
-    return tuple(LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in graph.at(level).items())
+    return tuple(LevelStage(number, stage.name, stage.stage, stage.fan) for number, stage in stages.items())
 
 
 def outlet_branch(packed: DataFrame, outlet: int, schema: Schema, streaming: bool) -> Branch:
@@ -172,12 +177,33 @@ def _read(
             continue
         if isinstance(branch.opening, ReadFiles) and len(source.predicates) == 1 and source.predicates[0] is not None:
             branch = replace(branch, opening=branch.opening.where(source.predicates[0]))
-        frames.append(branch.df.mapInArrow(branch.closed(FanOut(source.fan, spread)), JOB_ROWS))
+        if graph.beside(source):
+            frames.append(_read_beside(spark, graph, number, branch, spread))
+        else:
+            frames.append(branch.df.mapInArrow(branch.closed(FanOut(source.fan, spread)), JOB_ROWS))
     if held:
         table = pa.table({"source": pa.array([n for n, _ in given], pa.int32()), "blob": [b for _, b in given]})
         df = arrow_frame(spark, table, "source INT, blob BINARY")
         frames.append(df.mapInArrow(HeldSources(tuple(held), spread), JOB_ROWS))
     return reduce(lambda a, b: a.unionAll(b), frames)
+
+
+def _read_beside(spark: SparkSession, graph: JobGraph, number: int, branch: Branch, spread: Spread) -> DataFrame:
+    """The packed rows of a source after the stages that run beside it."""
+    from millstream.hosts.spark.job.beside import BoundedBeside, StreamingBeside
+
+    source, tasks = graph.sources[number], min(graph.buckets, cores_of(spark))
+    stages, told = _stages(graph.beside(source)), branch.by_partition(graph.buckets, tasks)
+    if not branch.clockwork.streaming:
+        return told.mapInArrow(branch.closed(BoundedBeside(source.fan, spread, stages)), JOB_ROWS)
+    assert branch.opening is not None
+    work = StreamingBeside(branch.opening, branch.steps, source.fan, spread, stages, beside_place(number), tasks)
+    return told.mapInArrow(work, JOB_ROWS)
+
+
+def beside_place(source: int) -> str:
+    """Where stages beside a source keep their state, in that of a job."""
+    return f"source-{source}"
 
 
 def _time(
@@ -199,12 +225,13 @@ def _time(
 def _timed(graph: JobGraph, readers: Mapping[int, Readable]) -> tuple[Timed, ...]:
     from millstream.hosts.spark.job.clock import Timed
 
-    return tuple(
-        Timed(
-            source.node.stream.lower(), readers[source.around.number].by_clock(source), source.fan, source.node.schema
-        )
-        for source in graph.sources
-    )
+    def timed(number: int, source: JobSource) -> Timed:
+        by_clock = readers[source.around.number].by_clock(source)
+        beside = {stage.name: len(stage.stage.beating) for stage in graph.beside(source).values()}
+        own = source.node.stream.lower(), by_clock, source.fan, source.node.schema
+        return Timed(*own, beside_place(number), tuple(beside.items()))
+
+    return tuple(timed(number, source) for number, source in enumerate(graph.sources))
 
 
 def _together(packed: DataFrame, buckets: int) -> DataFrame:

@@ -17,6 +17,7 @@ from millstream.expressions.nodes import Expr
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark.branches import ORDER_BITS
 from millstream.hosts.spark.build import fused, is_exchange
+from millstream.hosts.spark.feeds import whole_keys
 from millstream.hosts.spark.job.control import Steering
 from millstream.hosts.spark.job.fan import BatchWork, Fan, Leaf, ReadColumns, TableJoined, ToOutlet, ToStage
 from millstream.hosts.spark.spans import with_ends
@@ -28,7 +29,7 @@ from millstream.kernels.contract import keys_of
 from millstream.kernels.saving.signatures import signature_of
 from millstream.limits import Limits
 from millstream.physical.nodes import Apply, Compute, Partial, Physical, Source, Staged, StoredTable, TableJoin, walk
-from millstream.physical.partials import with_partials
+from millstream.physical.partials import with_partials, with_records
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -51,6 +52,10 @@ class Surroundings(Protocol):
 
     def is_pushed(self, node: Source) -> bool:
         """Whether rows are pushed to a stream, which a query sees from its start on."""
+        ...
+
+    def partitioned_by(self, node: Source) -> str | None:
+        """The column by which a source is divided, so that a task can read all rows of a key; None if it is not."""
         ...
 
     def bits(self, node: Source) -> int:
@@ -80,6 +85,13 @@ class JobQuery:
     """which operators of its plan stay on their own because others read them, too; None if that is still open"""
     fed: bool = True
     """whether joins share an exchange with the kernels below them; those of older checkpoints do not"""
+    records: bool = True
+    """whether groups of relations may keep records, so that partials come to them; those of older checkpoints do not"""
+
+    @property
+    def plan(self) -> Physical:
+        """The plan as it runs on Spark."""
+        return with_ends(with_records(self.program.plan) if self.records else self.program.plan)
 
     @property
     def key(self) -> str:
@@ -138,7 +150,8 @@ class JobSource:
 
 @dataclass
 class JobStage:
-    """A kernel of the job; its state is kept under `name`: the first query that uses it, and its place there."""
+    """A kernel of the job; its state is kept under `name`: the first query that uses it, and its place there. One of
+    level 0 runs where the rows of its source are read."""
 
     stage: Stage
     level: int
@@ -163,10 +176,16 @@ class JobGraph:
 
     @property
     def levels(self) -> int:
-        return max((stage.level for stage in self.stages), default=0)
+        # where stages run beside a source, there is a source of time, too
+        return max((max(stage.level, 1) for stage in self.stages), default=0)
 
     def at(self, level: int) -> dict[int, JobStage]:
         return {stage.number: stage for stage in self.stages if stage.level == level}
+
+    def beside(self, source: JobSource) -> dict[int, JobStage]:
+        """The stages that run where the rows of a source are read."""
+        fed = {leaf.stage for leaf in source.fan.all_leaves() if isinstance(leaf, ToStage)}
+        return {number: stage for number, stage in self.at(0).items() if number in fed}
 
 
 class Numbers:
@@ -197,6 +216,8 @@ class GraphBuilder:
     """how stored tables reach workers at each micro-batch; without it their rows travel with the work"""
     merges: bool = False
     """whether unions are kernels, which wait for the slower branch; otherwise rows just pass"""
+    beside_sources: bool = False
+    """whether stages may run where rows are read, if all rows of a key are in one partition of a source"""
     numbers: tuple[Numbers, Numbers] | None = None
     """of stages, and of outlets, for a job whose queries come and go; otherwise these are their places"""
 
@@ -209,7 +230,7 @@ class GraphBuilder:
         self._tables: dict[StoredTable, None] = {}
 
     def build(self, queries: Sequence[JobQuery]) -> JobGraph:
-        plans = [with_ends(query.program.plan) for query in queries]
+        plans = [query.plan for query in queries]
         shared = _shared(plans, queries)
         queries = [
             query if query.apart is not None else replace(query, apart=_places(plan, shared[query.sees]))
@@ -341,14 +362,16 @@ class GraphBuilder:
                 hint="write intermediate results to a sink, and read them from there",
             )
         number, keys = len(self._stages), spec.keys or ()
-        home = int(signature_of(spec).digest[:8], 16) % self.buckets
+        beside = self.beside_sources and whole_keys(node, query.around.partitioned_by) is not None
+        home = 0 if beside else int(signature_of(spec).digest[:8], 16) % self.buckets
         of_port: list[int] = []
-        level = 1
+        level = 0 if beside else 1
         for port, flows in enumerate(ports):
             for flow in flows:
                 lane = flow.lane << width
-                where = spec.inputs[port], keys_of(spec, port), self.buckets, home, lane
-                joined = partials[port], len(spec.inputs) + port
+                divided = ((), 1) if beside else (keys_of(spec, port), self.buckets)
+                where = spec.inputs[port], *divided, home, lane
+                joined = None if beside else partials[port], len(spec.inputs) + port
                 leaf = ToStage(number, port, *where, flow.fresh, len(of_port), *joined)
                 self._lead(flow, leaf)
                 of_port += [port] * flow.clocks
@@ -363,6 +386,7 @@ class GraphBuilder:
             number=number,
             allowed=allowed,
             ports=tuple(of_port),
+            beside=beside,
         )
         self._stages.append(JobStage(stage, level, number, home=home))
         below = (*_passed([flow for flows in ports for flow in flows]), number)

@@ -41,6 +41,7 @@ class KeptQuery:
     taken: bool = False
     """whether a function of the user's takes its rows"""
     fed: bool = False
+    records: bool = False
 
     @property
     def name(self) -> str:
@@ -57,6 +58,7 @@ class KeptQuery:
             paused=self.paused,
             apart=self.apart,
             fed=self.fed,
+            records=self.records,
         )
 
 
@@ -93,7 +95,7 @@ class KeptJob:
             stages = [graph.stages[number] for number in numbers]
             does = tuple(KeptStage(own.stage.spec.describe(), own.stage.signature) for own in stages)
             names, name = tuple(own.name for own in stages), query.program.name.lower()
-            more = query.after, query.paused, query.apart, name in taken, query.fed
+            more = query.after, query.paused, query.apart, name in taken, query.fed, query.records
             queries.append(KeptQuery(query.program, names, does, query.generation, *more))
         levels = 0 if before is None else before.levels
         if before is None or before.kept == FILES:
@@ -152,7 +154,7 @@ class KeptJob:
         if program.bound is not None and program.bound == old.program.bound:
             program = replace(program, plan=old.program.plan)
         apart = old.apart if program.plan == old.program.plan else None
-        return replace(query, program=program, generation=old.generation, apart=apart, fed=old.fed)
+        return replace(query, program=program, generation=old.generation, apart=apart, fed=old.fed, records=old.records)
 
     def state_name(self, query: JobQuery, place: int) -> str:
         """The name of the state of a query's stage."""

@@ -6,7 +6,7 @@ Packed rows for other levels, and those of outlets, pass through as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import time_ns
 from typing import Any
@@ -210,17 +210,8 @@ class FileLevel:
     def __call__(self, arrows: Arrows) -> Arrows:
         from millstream.hosts.spark.file_state import FileValue, state_directory
 
-        numbers = pa.array([stage.number for stage in self.stages], pa.int32())
-        rows: dict[int, list[TakenRow]] = {}
-        for given in arrows:
-            # Spark knows of some columns that they are never NULL, and then has another schema than what leaves here
-            packed = pa.RecordBatch.from_arrays(given.columns, schema=PACKED_SCHEMA)
-            taken, others = _divided(packed, numbers)
-            if others.num_rows:
-                yield others
-            told = [taken.column(name).to_pylist() for name in ("bucket", *TAKEN)]
-            for (bucket, *row), blob in zip(zip(*told, strict=True), taken.column("blob"), strict=True):
-                rows.setdefault(bucket, []).append((*row, blob.as_buffer() if blob.is_valid else None))
+        rows, others = by_bucket(arrows, [stage.number for stage in self.stages])
+        yield from others
         level = StreamingLevel(self.stages, self.spread)
         directory, number = state_directory()
         for bucket, own in rows.items():
@@ -228,6 +219,23 @@ class FileLevel:
             yield from level.take(LevelStore(value), bucket, own)
             value.save()
         spare_collector()
+
+
+def by_bucket(arrows: Arrows, stages: Iterable[int]) -> tuple[dict[int, list[TakenRow]], list[pa.RecordBatch]]:
+    """The packed rows of these stages by bucket, and those of others as they are."""
+    numbers = pa.array(list(stages), pa.int32())
+    rows: dict[int, list[TakenRow]] = {}
+    passing: list[pa.RecordBatch] = []
+    for given in arrows:
+        # Spark knows of some columns that they are never NULL, and then has another schema than what leaves here
+        packed = pa.RecordBatch.from_arrays(given.columns, schema=PACKED_SCHEMA)
+        taken, others = _divided(packed, numbers)
+        if others.num_rows:
+            passing.append(others)
+        told = [taken.column(name).to_pylist() for name in ("bucket", *TAKEN)]
+        for (bucket, *row), blob in zip(zip(*told, strict=True), taken.column("blob"), strict=True):
+            rows.setdefault(bucket, []).append((*row, blob.as_buffer() if blob.is_valid else None))
+    return rows, passing
 
 
 def forget_gone(directory: Path, batch: int, names: Iterable[str]) -> None:
@@ -243,6 +251,8 @@ def forget_gone(directory: Path, batch: int, names: Iterable[str]) -> None:
             store.save()
             value.amend()
 
+
+NOTHING: Mapping[str, Sequence[int]] = {}
 
 TAKEN = ("stage", "port", "fresh", "clock", "upto")
 
@@ -261,8 +271,11 @@ class StreamingLevel:
         ids = spread.ids or tuple(range(spread.buckets))
         self._number_of = {id_: number for number, id_ in enumerate(ids)}
 
-    def take(self, store: LevelStore, key: int, rows: Iterable[TakenRow]) -> Arrows:
-        """One bucket's part of a micro-batch: packed rows in, packed rows out."""
+    def take(
+        self, store: LevelStore, key: int, rows: Iterable[TakenRow], heard: Mapping[str, Sequence[int]] = NOTHING
+    ) -> Arrows:
+        """One bucket's part of a micro-batch: packed rows in, packed rows out. `heard` are clocks of stages, by name:
+        how far the last micro-batch came elsewhere."""
         bucket, now = self._number_of[key], time_ns() // 1000
         arrived: dict[int, list[tuple[int, bool, bytes]]] = {}
         beats: dict[int, list[tuple[int, int]]] = {}
@@ -271,12 +284,14 @@ class StreamingLevel:
                 beats.setdefault(int(number), []).append((int(clock), int(upto)))
             else:
                 arrived.setdefault(int(number), []).append((int(port), bool(fresh), blob))
-        met = [number for number in self._stages if number in arrived or number in beats]
+        known = {number for number, own in self._stages.items() if own.name in heard}
+        met = [number for number in self._stages if number in arrived or number in beats or number in known]
         if not met:
             return
         store.load()
         for number in met:
-            yield from self._advance(store, number, bucket, arrived.get(number, []), beats.get(number, []), now)
+            told = arrived.get(number, []), beats.get(number, []), heard.get(self._stages[number].name, ())
+            yield from self._advance(store, number, bucket, *told, now)
         store.forget_others(self._names)
         store.save()
 
@@ -287,11 +302,12 @@ class StreamingLevel:
         bucket: int,
         arrived: list[tuple[int, bool, bytes]],
         beats: list[tuple[int, int]],
+        heard: Sequence[int],
         now: int,
     ) -> Arrows:
         own, run = self._stages[number], self._runs[number]
         place = own.bucket(bucket)
-        turn = run.begin(place, store.heads.get(own.name))
+        turn = run.begin(place, store.heads.get(own.name), heard)
         for clock, upto in beats:
             turn.head.tick(clock, upto, now)
         with blaming((), number):

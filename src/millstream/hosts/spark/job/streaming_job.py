@@ -276,6 +276,7 @@ def start_job(
 
         def builder(before: KeptJob | None) -> GraphBuilder:
             how: dict[str, Any] = {"partials": puts_together(spark), "steering": steering, "around": inputs}
+            how["beside_sources"] = opened is None and (kept_as(spark) if before is None else before.kept) == FILES
             if live is not None and opened is not None:
                 known = widened(opened.sources if before is None else before.sources, streams)
                 how |= {"known": known, "numbers": live.numbers}

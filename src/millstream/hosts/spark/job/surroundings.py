@@ -15,7 +15,7 @@ from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.job.control import PLACE, Steering
 from millstream.hosts.spark.job.graph import JobSource
 from millstream.hosts.spark.meters import Meters
-from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, PushedUntil, Reading
+from millstream.hosts.spark.sources import DriverSource, Input, PushedRows, PushedUntil, Reading, partition_read
 from millstream.hosts.spark.spool import Spooled
 from millstream.kernels.batch import Batch
 from millstream.limits import Limits
@@ -73,6 +73,10 @@ class SessionInputs:
             return self._branch(node).bits
         last = max((int(batch.seq[-1]) for batch in batches if len(batch)), default=0)
         return max(1, last.bit_length())
+
+    def partitioned_by(self, node: Source) -> str | None:
+        """The column by which a source is divided, if workers read it."""
+        return partition_read(self._find(node.stream), node) if self._until is None else None
 
     def reached(self, source: JobSource) -> int | None:
         return None if self._until is None else self._until[source.node.stream.lower()].upto
