@@ -58,12 +58,11 @@ class GroupPartials:
 
     def each(self, batch: Batch) -> Batch:
         """The rows of a batch as partials that stand for one row each."""
-        layout, texts = self.layout, self.layout.tables()
-        places = np.arange(len(batch))
-        records = layout.new(len(batch))
-        layout.take_rows(places, batch.rows.column, records, texts)
+        texts = self.layout.tables()
+        records = self.records_of_rows(batch.rows, texts)
         keys = [batch.rows.column(name) for name in self.spec.by]
-        return self._made(keys, batch, places, np.ones(len(batch), dtype=np.int64), records, texts)
+        each, rows = np.arange(len(batch)), np.ones(len(batch), dtype=np.int64)
+        return self._made(keys, batch, each, rows, records, texts)
 
     def _made(
         self, keys: Sequence[pa.Array], batch: Batch, first: Ints, rows: Ints, records: Records, texts: Texts
@@ -79,9 +78,19 @@ class GroupPartials:
         """How many rows partials stand for."""
         return int(self.rows_of(partials).sum())
 
+    def are_in(self, rows: pa.RecordBatch) -> bool:
+        """Whether these are partials, not rows."""
+        return rows.schema.get_field_index(_ROWS) >= 0
+
     def rows_of(self, partials: pa.RecordBatch) -> Ints:
         rows: Ints = partials.column(_ROWS).to_numpy()
         return rows
+
+    def records_of_rows(self, rows: pa.RecordBatch, texts: Texts) -> Records:
+        """Records of one row each, with codes of these strings."""
+        records = self.layout.new(rows.num_rows)
+        self.layout.take_rows(np.arange(rows.num_rows), rows.column, records, texts)
+        return records
 
     def records_of(self, partials: pa.RecordBatch, texts: Texts) -> Records:
         """The records of partials, with codes of these strings."""

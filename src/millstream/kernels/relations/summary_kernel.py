@@ -42,8 +42,7 @@ class SummaryKernel(Sweep):
         self.layout = SummaryLayout(spec)
         self.source = generate(self.layout)
         self._step = compile_kernel(self.source, "step")
-        own = list(range(len(spec.by)))
-        self._keys = own if spec.put_together else [spec.input.index(key) for key in spec.by]
+        self._keys = [spec.input.index(key) for key in spec.by]
         self._partials = spec.partials
         self._args = [spec.input.index(arg.column) for arg in self.layout.args]
         lanes = self.layout.group_lanes
@@ -60,7 +59,9 @@ class SummaryKernel(Sweep):
         front = state.fronts[0]
         partials = self._partials
         if partials is not None and batch.port != PARTIALS and len(batch):
-            batch = partials.each(batch)
+            # rows may wait for their instant beside partials
+            waits = front.waiting is not None or int(batch.time[-1]) >= max(front.upto, batch.upto)
+            batch = partials.each(batch) if waits else batch
         front.add(batch)
         ready = front.ready(front.upto)
         time = np.concatenate([batch.time for batch in ready]) if ready else _NO_TIMES
@@ -103,12 +104,16 @@ class SummaryKernel(Sweep):
     def _fill(self, state: SweepState, batch: Batch, lanes: Lanes) -> None:
         """Write the rows as lanes."""
         rows, ends = (batch.rows, batch.other) if batch.other is not None else apart(batch.rows)
-        lanes[:, 0] = state.groups.slots([rows.column(index) for index in self._keys], len(batch))
+        partials = self._partials
+        together = partials is not None and partials.are_in(rows)
+        keys = range(len(self._keys)) if together else self._keys
+        lanes[:, 0] = state.groups.slots([rows.column(index) for index in keys], len(batch))
         lanes[:, 1] = ends
-        if self._partials is not None:
+        if partials is not None:
             texts = {arg.column: state.extras.texts[arg.name] for arg in self.layout.layout.texts}
-            lanes[:, self.layout.row_lanes["rows"]] = self._partials.rows_of(rows)
-            lanes[:, self.layout.row_lanes["record"] :] = self._partials.records_of(rows, texts)
+            records = partials.records_of(rows, texts) if together else partials.records_of_rows(rows, texts)
+            lanes[:, self.layout.row_lanes["rows"]] = partials.rows_of(rows) if together else 1
+            lanes[:, self.layout.row_lanes["record"] :] = records
             return
         flags = self.layout.row_lanes.get("flags")
         if flags is not None:
