@@ -153,3 +153,41 @@ def test_a_dataframe_is_one_whatever_it_reads(spark: Any, tmp_path: Path) -> Non
         made.write.format(form).save(path)
         m.register("quotes", spark.read.format(form).schema(made.schema).load(path), time="ts")
         assert sorted(map(tuple, m.sql(QUERY).collect())) == [("a", 1.0, 1.0, 1), ("a", 2.0, 3.0, 2)]
+
+
+def test_a_topic_that_is_partitioned_by_key_needs_no_exchange(spark: Any, topics: Any, tmp_path: Path) -> None:
+    topic, found = topics.make(2), []
+
+    def run_job() -> Any:
+        m = Millstream(spark)
+        m.execute(declaration(topics, topic, ", partitioned_by = 'symbol'"))
+        job = m.start(
+            {"totals": QUERY},
+            checkpoint=str(tmp_path / "checkpoint"),
+            trigger={"availableNow": True},
+            foreach_batch={
+                "totals": lambda frame, _: found.extend(tuple(row.values()) for row in frame.toArrow().to_pylist())
+            },
+        )
+        try:
+            assert job.wait(PATIENCE)
+        finally:
+            job.stop()
+        return job
+
+    spark.conf.set("spark.millstream.rowsPerTrigger", "16")
+    try:
+        for begin, end in ((0, 40), (40, 60)):
+            send(topics, topic, begin, end, last=end == 60)
+            assert [stage.level for stage in run_job().graph.stages] == [0]
+        # the other partition hears in the next micro-batch how far time has come in this one
+        send(topics, topic, 60, 60, last=True)
+        run_job()
+        assert {row for row in found if row[0] != LAST} == {row for row in in_process(topics, topic) if row[0] != LAST}
+        assert len(found) == len(set(found))
+        topics.grow(topic, 3)
+        send(topics, topic, 60, 61)
+        with pytest.raises(ms.MillstreamError, match="has 3 partitions now, and had 2"):
+            run_job()
+    finally:
+        spark.conf.unset("spark.millstream.rowsPerTrigger")
