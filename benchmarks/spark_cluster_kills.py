@@ -1,12 +1,13 @@
 """Kill drivers, executors and Python workers of a job on two executors, and check its sinks by numbers in the rows.
 
-    python benchmarks/spark_cluster_kills.py --kills 200 --rows 1000000 --files 400
+    python benchmarks/spark_cluster_kills.py --kills 200 --rows 1000000
     python benchmarks/spark_cluster_kills.py --kills 6 --rows 2000 --files 20 --no-kafka --state value
 
 Five queries run as one job on `local-cluster[2,1,1024]`: two executors, processes of their own. Two write part files,
 one writes a Delta table, two write Kafka topics (a broker is started on this machine). At random moments a driver with
-all its processes is killed, or one executor, or one Python worker. At the end each sink must have every number once, in
-rows equal to those of the in-process engine.
+all its processes is killed, or one executor, or one Python worker. A driver takes longest to start, so every sixth kill
+is of one, or as `--drivers` says. At the end each sink must have every number once, in rows equal to those of the
+in-process engine.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kafka"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
 
 import kill_runs
 from kill_runs import Difference, names, session_of
+
+from quick_java import PLAIN, environment
 
 STREAM = """CREATE STREAM trades (number BIGINT, symbol VARCHAR, venue VARCHAR, price DOUBLE, ts TIMESTAMP)
     ORDER BY ts SLACK 3 SECONDS WITH (connector = 'file', path = '{folder}/in', format = 'parquet'{follow});
@@ -68,6 +72,9 @@ def drive(folder: Path, state: str, kafka: str, now: bool) -> None:
             "spark.millstream.filesPerTrigger": "1",
             "spark.millstream.state": state,
             "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            # what runs for seconds would spend them compiling
+            "spark.executorEnv.MILLSTREAM_JIT": "off",
+            **PLAIN,
         },
     )
     trigger: dict[str, Any] = {"availableNow": True} if now else {"processingTime": "0 seconds"}
@@ -87,7 +94,7 @@ def drive(folder: Path, state: str, kafka: str, now: bool) -> None:
 def start(folder: Path, options: argparse.Namespace, kafka: str, now: bool) -> subprocess.Popen[bytes]:
     command = [sys.executable, __file__, "--drive", str(folder), "--state", options.state, "--address", kafka]
     # executors keep their files in Spark's own directory otherwise
-    environment = {**os.environ, "SPARK_WORKER_DIR": str(folder / "work")}
+    own = {**os.environ, **environment(), "SPARK_WORKER_DIR": str(folder / "work"), "MILLSTREAM_JIT": "off"}
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             [*command, *(["--now"] if now else [])],
@@ -95,7 +102,7 @@ def start(folder: Path, options: argparse.Namespace, kafka: str, now: bool) -> s
             stdout=log,
             stderr=log,
             cwd=folder,
-            env=environment,
+            env=own,
             start_new_session=True,
         )
 
@@ -133,8 +140,8 @@ def run(folder: Path, options: argparse.Namespace, kafka: str) -> int:
             driver = start(folder, options, kafka, now=False)
         before, left = names(offsets), len(names(folder / "in")) - len(names(offsets))
         kill_runs.wait_for(driver, folder, lambda before=before: names(offsets) != before, 600 if left > 0 else 15)  # type: ignore[misc]
-        time.sleep(rng.uniform(0, 3))
-        kind = rng.choice(list(counts))
+        time.sleep(rng.uniform(0, 2))
+        kind = "driver" if rng.random() < options.drivers else rng.choice(("executor", "worker"))
         counts[kind] += killed(driver, kind, rng)
         driver = None if kind == "driver" else driver
         print(f"{time.monotonic() - begun:6.0f} s: {counts}, {len(names(offsets))} micro-batches begun", flush=True)
@@ -204,7 +211,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--files", type=int, default=400, help="one is a micro-batch")
+    parser.add_argument("--files", type=int, default=260, help="one is a micro-batch; some more than kills")
+    parser.add_argument("--drivers", type=float, default=1 / 6, help="the share of kills that are of the driver")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--state", default="variables", choices=("variables", "value"))
     parser.add_argument("--no-kafka", action="store_true")
