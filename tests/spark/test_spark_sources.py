@@ -28,6 +28,7 @@ from millstream.expressions.nodes import Column
 from millstream.hosts.contract import Progress, ReadyQuery
 from millstream.hosts.spark.checkpoints import STATE_PLACE
 from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.spark.job.beside import Notes
 from millstream.hosts.spark.sources import FILES_PER_TRIGGER, DriverSource
 from millstream.hosts.spark.spool import Spooled
 from millstream.physical.nodes import Compute
@@ -415,3 +416,18 @@ def test_a_key_in_two_partitions_is_an_error(spark: Any, tmp_path: Path) -> None
     db.execute(PARTITIONED.format(folder=tmp_path / "flat", follow="FALSE"))
     with pytest.raises(ConnectorError, match="is in no directory symbol=value"):
         db.sql(OF_PARTITIONS["totals"]).arrow()
+
+
+def test_time_is_heard_in_a_later_micro_batch_whatever_ran_between(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    notes.leave(0, {"a": [5]})
+    notes.leave(0, {"a": [7], "b": [1, 2]})
+    assert notes.heard(0) == {}
+    assert notes.heard(1) == {"a": [7], "b": [1, 2]}
+    for number in range(1, 9):
+        notes.beat(number, {"a": [10 + number]})
+    assert notes.heard(9) == {"a": [18], "b": [1, 2]}
+    notes.leave(9, {"a": [20], "b": [3, 2]})
+    assert notes.heard(10) == {"a": [20], "b": [3, 2]}
+    # what nobody will ask for is gone
+    assert sorted(path.name[:6] for path in (tmp_path / "time").iterdir()) == ["7-beat", "8-beat", "9-read"]

@@ -3,6 +3,7 @@ together before the exchange."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,12 @@ import pytest
 import millstream as ms
 from millstream.hosts.spark import carry
 from millstream.hosts.spark.build import PUT_TOGETHER
+from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
+from millstream.hosts.spark.job.kept_job import KeptJob
+from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.sources import FILES_PER_TRIGGER
 from millstream.kernels.batch import BEGIN, Batch
-from millstream.kernels.contract import PARTIALS
+from millstream.kernels.contract import PARTIALS, partials_of
 from millstream.kernels.window_groups import WindowGroupSpec
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.window_tables import Hopping
@@ -219,3 +223,30 @@ def test_only_rows_that_are_in_time_are_put_together(monkeypatch: pytest.MonkeyP
     assert carried(BEGIN, many) == [(0, 100, 100)]
     tries = [carried(BEGIN, few)[0][0] for _ in range(carry.ROWS_FOR_A_WHILE + 1)]
     assert tries == [0] * carry.ROWS_FOR_A_WHILE + [PARTIALS]
+
+
+def test_older_checkpoints_go_on_with_rows(spark: Any) -> None:
+    """Groups of a job that was kept before they had records have none when it is resumed, so they find their state."""
+    db: Any = ms.connect(spark=spark)
+    db.execute(IN_ORDER)
+    asked = JobQuery(db.prepare(SLIDING, "q"), db._host.inputs(Meters({}), streaming=True))
+
+    def built(query: JobQuery) -> JobGraph:
+        return GraphBuilder(streaming=True, buckets=2).build([query])
+
+    now = KeptJob.of(built(asked), [], None)
+    text = json.loads(now.text)
+    fields = [part for part in parts_of(text) if "records" in part]
+    assert [part.pop("records") for part in fields] == [True]
+    older = KeptJob.loads(json.dumps(text), [])
+    (new,), (old,) = (built(kept.resumed(asked)).stages for kept in (now, older))
+    assert [partials_of(stage.stage.spec) != (None,) for stage in (new, old)] == [True, False]
+    assert new.stage.signature == now.queries[0].stages[0].signature != old.stage.signature
+
+
+def parts_of(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects in JSON."""
+    if isinstance(value, dict):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from parts_of(part)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from millstream.hosts.spark.file_state import KEPT_VERSIONS, FileValue, state_directory
 from millstream.hosts.spark.job.fan import PACKED_SCHEMA, Fan, FanOut, FanRun, Spread
-from millstream.hosts.spark.job.levels import BoundedLevel, LevelStage, LevelStore, StreamingLevel, by_bucket
+from millstream.hosts.spark.job.levels import BoundedLevel, LevelStage, LevelStore, StreamingLevel, TakenRow, by_bucket
 from millstream.hosts.spark.stage import spark_hash
 from millstream.hosts.spark.steps import Arrows, Batches, Opening, Step, opened, spare_collector
 from millstream.records import dataclass
@@ -62,9 +63,9 @@ class StreamingBeside:
         own = [key for key in self.spread.ids if spark_hash(key) % self.tasks == task.partitionId()]
         directory, number = state_directory()
         place = directory / self.place
-        heard = Notes(place).heard(number - 1)
-        rows, others = by_bucket(self._read(arrows, own), [stage.number for stage in self.stages])
-        yield from others
+        heard = Notes(place).heard(number)
+        rows: dict[int, list[TakenRow]] = {}
+        yield from by_bucket(self._read(arrows, own), [stage.number for stage in self.stages], rows)
         level = StreamingLevel(self.stages, self.spread)
         for key in own:
             value = FileValue(place / str(key), number)
@@ -97,26 +98,43 @@ class StreamingBeside:
 
 
 class Notes:
-    """How far time had come in the buckets of a source after each micro-batch."""
+    """How far time had come in each bucket after micro-batches that read the source, and what heartbeats said."""
 
     def __init__(self, place: Path) -> None:
         self._place = place / "time"
 
     def leave(self, number: int, clocks: Clocks) -> None:
-        """After a micro-batch: what a bucket, or whoever tells the time, has to say to the next one."""
-        self._place.mkdir(parents=True, exist_ok=True)
-        name = f"{number}-{uuid4().hex}"
-        (self._place / f".{name}").write_text(json.dumps({stage: list(own) for stage, own in clocks.items()}))
-        (self._place / f".{name}").rename(self._place / name)
+        """What a bucket has to say to the next micro-batch: also what it has heard itself."""
+        self._write(f"{number}-read", clocks)
+
+    def beat(self, number: int, clocks: Clocks) -> None:
+        """What heartbeats have said so far, perhaps in a micro-batch without rows of the source."""
+        self._write(f"{number}-beat", clocks)
+        for path in self._place.glob("*-beat-*"):
+            if _number(path) < number - KEPT_VERSIONS:
+                path.unlink(missing_ok=True)
 
     def heard(self, number: int) -> dict[str, list[int]]:
-        """What all said after that micro-batch."""
+        """What was said before that micro-batch."""
+        notes = [path for path in self._place.glob("[0-9]*") if _number(path) < number]
+        last = max((_number(path) for path in notes if "-read-" in path.name), default=0)
         heard: dict[str, list[int]] = {}
-        for path in self._place.glob("[0-9]*") if self._place.exists() else ():
-            left = int(path.name.partition("-")[0])
-            if left == number:
-                for stage, own in json.loads(path.read_text()).items():
-                    heard[stage] = [max(pair) for pair in zip(own, heard.get(stage, own), strict=True)]
-            elif left < number - KEPT_VERSIONS:
+        for path in notes:
+            if _number(path) < last - KEPT_VERSIONS:
                 path.unlink(missing_ok=True)
+            elif _number(path) >= last:
+                # a later heartbeat may be about to take the place of an earlier one
+                with suppress(FileNotFoundError):
+                    for stage, own in json.loads(path.read_text()).items():
+                        heard[stage] = [max(pair) for pair in zip(own, heard.get(stage, own), strict=True)]
         return heard
+
+    def _write(self, name: str, clocks: Clocks) -> None:
+        self._place.mkdir(parents=True, exist_ok=True)
+        partial = self._place / f".{name}-{uuid4().hex}"
+        partial.write_text(json.dumps({stage: list(own) for stage, own in clocks.items()}))
+        partial.rename(self._place / partial.name[1:])
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition("-")[0])

@@ -159,7 +159,7 @@ def _leave_note(source: Timed, upto: int) -> None:
     from millstream.hosts.spark.job.beside import Notes
 
     directory, number = state_directory()
-    Notes(directory / source.place).leave(number, {name: [upto] * clocks for name, clocks in source.beside})
+    Notes(directory / source.place).beat(number, {name: [upto] * clocks for name, clocks in source.beside})
 
 
 def clock_frame(spark: SparkSession, sources: tuple[Timed, ...], file: str) -> DataFrame:

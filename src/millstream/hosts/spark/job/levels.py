@@ -210,8 +210,8 @@ class FileLevel:
     def __call__(self, arrows: Arrows) -> Arrows:
         from millstream.hosts.spark.file_state import FileValue, state_directory
 
-        rows, others = by_bucket(arrows, [stage.number for stage in self.stages])
-        yield from others
+        rows: dict[int, list[TakenRow]] = {}
+        yield from by_bucket(arrows, [stage.number for stage in self.stages], rows)
         level = StreamingLevel(self.stages, self.spread)
         directory, number = state_directory()
         for bucket, own in rows.items():
@@ -221,21 +221,18 @@ class FileLevel:
         spare_collector()
 
 
-def by_bucket(arrows: Arrows, stages: Iterable[int]) -> tuple[dict[int, list[TakenRow]], list[pa.RecordBatch]]:
-    """The packed rows of these stages by bucket, and those of others as they are."""
+def by_bucket(arrows: Arrows, stages: Iterable[int], rows: dict[int, list[TakenRow]]) -> Arrows:
+    """Put the packed rows of these stages into `rows`, by bucket; those of others pass."""
     numbers = pa.array(list(stages), pa.int32())
-    rows: dict[int, list[TakenRow]] = {}
-    passing: list[pa.RecordBatch] = []
     for given in arrows:
         # Spark knows of some columns that they are never NULL, and then has another schema than what leaves here
         packed = pa.RecordBatch.from_arrays(given.columns, schema=PACKED_SCHEMA)
         taken, others = _divided(packed, numbers)
         if others.num_rows:
-            passing.append(others)
+            yield others
         told = [taken.column(name).to_pylist() for name in ("bucket", *TAKEN)]
         for (bucket, *row), blob in zip(zip(*told, strict=True), taken.column("blob"), strict=True):
             rows.setdefault(bucket, []).append((*row, blob.as_buffer() if blob.is_valid else None))
-    return rows, passing
 
 
 def forget_gone(directory: Path, batch: int, names: Iterable[str]) -> None:
