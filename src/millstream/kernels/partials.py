@@ -80,7 +80,7 @@ class GroupPartials:
 
     def are_in(self, rows: pa.RecordBatch) -> bool:
         """Whether these are partials, not rows."""
-        return rows.schema.get_field_index(_ROWS) >= 0
+        return _ROWS in rows.schema.names
 
     def rows_of(self, partials: pa.RecordBatch) -> Ints:
         rows: Ints = partials.column(_ROWS).to_numpy()
