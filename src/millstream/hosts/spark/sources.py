@@ -359,7 +359,7 @@ def partition_of(stream: StreamDef) -> str | None:
 
 def partition_read(entry: Input, node: Source) -> str | None:
     """The same for what a program reads, if workers do."""
-    is_read = isinstance(entry, Files | FollowedFiles | Parts) and node.side != "errors"
+    is_read = isinstance(entry, Files | FollowedFiles | Parts) and node.side == "main"
     return partition_of(entry.stream) if is_read else None
 
 
