@@ -14,7 +14,7 @@ WORKERS ?= 4
 # Python keeps what it compiled: tests start some hundred processes, each of which needs a third of the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test browser types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format docs clean setup help
+.PHONY: run test browser clients types all-tests check thorough bench bench-spark bench-aggregates bench-relations bench-patterns bench-nexmark bench-queries format docs clean setup help
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -54,6 +54,14 @@ check: $(STAMP) ## lint, types and the fast tests, under a minute or two
 browser: $(STAMP) ## the tests of the server's console, in Chromium (apt-get install chromium)
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	$(BIN)/python -m pytest tests/server/test_console.py
+
+# these clients want other versions of what we use, so they have an environment of their own
+clients: $(STAMP) ## the tests with pgjdbc (what DBeaver uses), dbt and DuckDB's postgres extension (needs Java and Maven)
+	test -x out/clients/bin/python || $(PYTHON) -m venv out/clients
+	out/clients/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
+		dbt-core==1.11.16 dbt-postgres==1.11.0 duckdb==1.5.5 duckdb-extension-postgres-scanner==1.5.5
+	mvn -q -B dependency:copy -Dartifact=org.postgresql:postgresql:42.7.4 -DoutputDirectory=out/clients
+	$(BIN)/python -m pytest tests/server/test_clients.py
 
 docs: $(STAMP) ## the documentation as web pages, in out/site
 	$(call INSTALL,docs)

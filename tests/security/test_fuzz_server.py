@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.server.postgres import statements as pg
+from millstream.server.postgres.spelling import bare, unqualified
 from millstream.sql.complete import is_blank
 from tests.security.fuzz_server import fuzz
 
@@ -22,6 +23,8 @@ def test_long_texts_take_time_in_proportion_to_their_length() -> None:
     many = 20_000
     assert pg.first_word("/**/" * many + "1") == ""
     assert not is_blank("/*" * many)
+    for text in ("/* " * many, "'" * (2 * many + 1), '"' * (2 * many + 1), "COLLATE " * many, "public." * many + "-"):
+        assert bare(unqualified(text)) == text.strip().replace("public.", " " * 7).strip()
     assert pg.copy_options(f"(FORMAT csv, DELIMITER ','{',a' * many})") == {
         "format": "csv",
         "delimiter": ",",

@@ -27,12 +27,14 @@ def _free_port() -> int:
 class ServerProcess:
     """`millstream serve` over one directory; it can be killed and started again."""
 
-    def __init__(self, directory: Path, accounts: bool = True, engine: str = "embedded") -> None:
-        self._accounts = accounts
+    def __init__(
+        self, directory: Path, accounts: bool = True, engine: str = "embedded", tls: tuple[Path, Path] | None = None
+    ) -> None:
+        self._accounts, self._tls = accounts, tls
         self._engine = engine
         self.port, self.postgres = _free_port(), _free_port()
         self.python = sys.executable
-        self.address = f"http://127.0.0.1:{self.port}"
+        self.address = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
         self.directory = directory
         self.backups = directory.parent / "backups"
         self.start()
@@ -44,6 +46,11 @@ class ServerProcess:
         self.backups.mkdir(exist_ok=True, parents=True)
         command += ["--location", f"backups={self.backups}"]
         command += [] if self._accounts else ["--no-token"]
+        command += (
+            []
+            if self._tls is None
+            else ["--certificate", str(self._tls[0]), "--key", str(self._tls[1]), "--log", "json"]
+        )
         secret = {"MILLSTREAM_TOKEN": TOKEN} if self._accounts else {}
         self._process = subprocess.Popen(command, env={**os.environ, **secret})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,11 @@ def test_limits_of_an_account(server: ServerProcess) -> None:
         raise AssertionError("a second query was started")
     rows = "".join(f'{{"v": 1, "name": "a", "t": {t}}}\n' for t in range(30))
     given = {"Authorization": "Bearer slow secret"}
-    assert pushed(server, rows, **given)[0] == 200
+    for body, credit in (("", "10"), (rows, "0")):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection.request("POST", PUSH, body, {**given, "Content-Type": "application/x-ndjson"})
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.headers["X-RateLimit-Remaining"] == credit
     assert pushed(server, rows, **given)[0] == 429
     body = json.dumps({"sql": "SELECT v + 1 FROM s"}).encode()
     status, told = raw(server, "POST", "/v1/sql", body, **given)
@@ -230,7 +235,7 @@ def test_an_account_keeps_only_so_much_state() -> None:
         caller = Caller(small, "here", clients)
         with caller.at_work(db, ""):
             db.execute("CREATE VIEW mine AS SELECT v, count(*) AS n FROM s [RANGE 1000000000] GROUP BY v")
-            caller.started(db.sql("SELECT sum(v) OVER (ROWS 1 PRECEDING) AS v FROM s", name="little").name)
+            db.sql("SELECT sum(v) OVER (ROWS 1 PRECEDING) AS v FROM s", name="little")
         db.sql("SELECT v, count(*) AS n FROM s [RANGE 1000000000] GROUP BY v", name="theirs")
         clients.bound_state(small, db)
         assert set(clients.state(small, db)) == {"mine", "little"}
@@ -245,6 +250,47 @@ def test_an_account_keeps_only_so_much_state() -> None:
             db.sql("SELECT * FROM mine").fetch()
         with caller.at_work(db, ""):
             db.sql("SELECT v FROM s")
+
+
+def test_queries_belong_to_who_started_them_also_after_a_restart(tmp_path: Path) -> None:
+    one, other = (Account(name, "writer", quota=Quota(queries=4)) for name in ("one", "other"))
+
+    def run(db: Any, account: Account, *texts: str) -> None:
+        for text in texts:
+            with (caller := Caller(account, "here", Clients())).at_work(db, text):
+                assert caller.account is account
+                db.execute(text)
+
+    def owned(db: Any) -> list[set[str]]:
+        return [Clients().running(account, db) for account in (one, other)]
+
+    with ms.connect(tmp_path) as db:
+        db.execute("""
+            CREATE STREAM s (v INT, t INT) ORDER BY t KEEP ALL; CREATE TABLE least (who VARCHAR PRIMARY KEY, n INT);
+            CREATE QUERIES above AS SELECT s.v FROM least AS l, s WHERE s.v > l.n
+        """)
+        db.sql("SELECT v FROM s", name="nobodys")
+        run(db, one, "CREATE VIEW a AS SELECT count(*) AS n FROM s [RANGE 5]", "SELECT v AS b FROM s WITH HISTORY")
+        db.checkpoint()
+        run(db, one, "CREATE VIEW c AS SELECT sum(v) AS n FROM s [RANGE 9]", "SELECT v + 1 AS d FROM s")
+        # whoever changes a query, it stays whose it was; queries of a set are nobody's
+        run(db, other, "CREATE OR REPLACE VIEW a AS SELECT count(*) AS n FROM s [RANGE 6]", "STOP q2")
+        run(db, other, "ALTER QUERY q1 AS SELECT v + 2 AS b FROM s", "INSERT INTO least VALUES ('ann', 1)")
+        run(db, other, "SELECT v + 3 AS e FROM s")
+        before = owned(db)
+        assert before == [{"a", "c", "q1"}, {"q3"}] and db.query("nobodys").owner == ""
+        run(db, one, "SELECT v + 4 AS f FROM s")
+        # what a client of PostgreSQL subscribes to ends with its connection, or with the process
+        statements = ClientStatements(db, Caller(other, "here", Clients()), SystemCatalog(db.catalog), "pg1")
+        assert isinstance(statements.perform("SUBSCRIBE TO (SELECT v FROM s)"), Live) and "pg1_1" in owned(db)[1]
+        db.push("s", [(1, 1)])
+        shutil.copytree(tmp_path, tmp_path.with_name("killed"), ignore=shutil.ignore_patterns("lock"))
+    for directory in (tmp_path, tmp_path.with_name("killed")):  # the second without its last checkpoint
+        with ms.connect(directory) as db:
+            assert owned(db) == [before[0] | {"q4"}, before[1]]
+            with pytest.raises(ms.LimitError, match="account one has 4 queries running"):
+                run(db, one, "SELECT v + 5 AS g FROM s")
+            run(db, one, "STOP q4", "SELECT v + 5 AS g FROM s")
 
 
 def test_limits_are_told_to_postgresql_clients() -> None:

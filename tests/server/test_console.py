@@ -64,9 +64,22 @@ def page(console: tuple[ServerProcess, Any, Path]) -> Iterator[Any]:
     assert failures == []
 
 
+def editor(page: Any) -> Any:
+    return page.get_by_label("SQL", exact=True).first
+
+
 def run(page: Any, text: str) -> None:
-    page.locator("textarea").first.fill(text)
-    page.locator("textarea").first.press("Control+Enter")
+    editor(page).fill(text)
+    editor(page).press("Control+Enter")
+
+
+def complete(page: Any, typed: str, offered: str) -> None:
+    """Type with the keyboard, and take what is offered by Tab."""
+    editor(page).fill("")
+    editor(page).press_sequentially(typed)
+    page.get_by_role("option", name=offered).first.wait_for()
+    page.wait_for_timeout(150)  # offers that have just appeared are not taken, for they may surprise
+    editor(page).press("Tab")
 
 
 def test_a_first_query_is_plotted_live(console: tuple[ServerProcess, Any, Path], page: Any) -> None:
@@ -74,18 +87,27 @@ def test_a_first_query_is_plotted_live(console: tuple[ServerProcess, Any, Path],
     page.keyboard.press("2")  # pages are opened by number
     run(page, "CREATE STREAM quotes (symbol VARCHAR, price DOUBLE, ts TIMESTAMP) ORDER BY ts KEEP 1 DAY")
     page.get_by_text("Done.").wait_for()
-    page.locator("textarea").fill("SELECT symbol, pri")
-    page.get_by_label("completions").get_by_text("price").wait_for()
-    page.locator("textarea").press("Tab")
-    assert page.locator("textarea").input_value() == "SELECT symbol, price"
+    complete(page, "SELECT symbol, pri", "price")
+    assert editor(page).inner_text() == "SELECT symbol, price"
+    complete(page, "SELECT * FROM quo", "quotes")
+    assert editor(page).inner_text() == "SELECT * FROM quotes"
+    complete(page, "SELECT * FROM quotes AS q WHERE q.sym", "symbol")
+    assert editor(page).inner_text() == "SELECT * FROM quotes AS q WHERE q.symbol"
+    editor(page).press("Tab")  # without offers it leaves the editor, as it leaves other fields
+    assert page.get_by_role("button", name="Run").evaluate("each => each === document.activeElement")
     run(page, "SELECT symbol, prize FROM quotes")
     page.get_by_text("did you mean price?").wait_for()
-    assert page.locator(".editor mark").inner_text() == "prize"
-    page.locator("textarea").fill("SELECT symbol, price, ts FROM quotes WHERE price > 10")
+    assert page.locator(".cm-lintRange-error").inner_text() == "prize"
+    run(page, "SELECT symbol, '😀', prize\nFROM quotes")  # as many lines and characters as there are
+    page.get_by_text("did you mean price?").wait_for()
+    assert page.locator(".cm-lintRange-error").inner_text() == "prize"
+    page.locator(".cm-lintRange-error").hover()
+    page.locator(".cm-tooltip", has_text="did you mean price?").wait_for()
+    editor(page).fill("SELECT symbol, price, ts FROM quotes WHERE price > 10")
     page.get_by_role("button", name="Explain").click()
     page.get_by_label("the plan as boxes and arrows").first.get_by_text("Compute", exact=True).wait_for()
     assert page.get_by_alt_text("the automaton of this query").count() == 0
-    page.locator("textarea").fill(VEES)
+    editor(page).fill(VEES)
     page.get_by_role("button", name="Explain").click()
     page.get_by_alt_text("the automaton of this query").wait_for()
     run(page, "SELECT symbol, price, ts FROM quotes WHERE price > 10")
@@ -105,7 +127,7 @@ def test_matches_are_marked_and_operators_have_monitors(console: tuple[ServerPro
     page.locator("g.arrow").first.wait_for()
     page.locator("g.arrow").first.focus()  # arrows are reached by keyboard
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name="Stream quotes").wait_for()
+    page.get_by_role("heading", name="Stream quotes").get_by_text("waiting for rows").wait_for()
     db.push("quotes", quotes(100, PRICES))
     db.push("quotes", quotes(110, [20]))
     page.get_by_text("2 matches marked").wait_for()
@@ -135,7 +157,7 @@ def test_a_query_is_altered_with_history(console: tuple[ServerProcess, Any, Path
     server.client().sql("SELECT symbol, count(*) AS n FROM quotes [RANGE 1 MINUTE] GROUP BY symbol", name="busy")
     page.goto(f"{server.address}/#/queries/busy")
     page.get_by_role("button", name="Change…").click()
-    page.locator("textarea").fill("SELECT symbol, count(*) AS n FROM quotes [RANGE 1 HOUR] GROUP BY symbol")
+    editor(page).fill("SELECT symbol, count(*) AS n FROM quotes [RANGE 1 HOUR] GROUP BY symbol")
     page.get_by_role("button", name="Dry run").click()
     page.get_by_text("computed again from 23 kept rows").wait_for()
     page.get_by_role("button", name="Change it").click()
@@ -214,7 +236,13 @@ def test_screenshots(console: tuple[ServerProcess, Any, Path], page: Any, size: 
         page = context.new_page()
         for name in ("", "queries/vees", "streams/quotes", "sharing", "sql"):
             page.goto(f"{server.address}/#/{name}")
-            page.locator(".figures, .shared, textarea").first.wait_for()
+            page.locator(".figures, .shared, .cm-editor").first.wait_for()
+            if name == "queries/vees":
+                page.locator("svg.graph").wait_for()
+                page.get_by_text("waiting for rows").first.wait_for()
+                begin = 5000 + 100 * (2 * (size == "phone") + (colours == "dark"))
+                server.client().push("quotes", quotes(begin, [*PRICES, 1]))
+                page.locator(".plot canvas").wait_for()
             page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")  # nothing sticks out
             page.screenshot(path=shots / f"{size}-{colours}-{name.partition('/')[0] or 'overview'}.png")
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")

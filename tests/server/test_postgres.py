@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -206,16 +207,77 @@ def test_sqlalchemy_and_adbc_see_the_catalog(declared: ServerProcess) -> None:
         assert cursor.fetch_arrow_table().to_pylist()[0] == {"a": 1, "e": 0.5, "f": "ü'x", "d": FIRST[3]}
 
 
+def test_statements_as_other_clients_write_them(declared: ServerProcess) -> None:
+    """As dbt, DuckDB and Java tools send them."""
+    with connected(declared) as db:
+        db.execute('CREATE TABLE keyed (id INT, "a kind" VARCHAR, n INT NOT NULL, PRIMARY KEY (id, "a kind"))')
+        query = "(select count(*) as n from public.s [range 9])"
+        said = f'/* {{"app": "dbt"}} */ -- x\n create view "millstream"."public"."w" as {query};'
+        assert db.execute(said).statusmessage == "CREATE VIEW"
+        with pytest.raises(psycopg.Error, match="busy is used by"):
+            db.execute("CREATE VIEW x AS SELECT n FROM busy; DROP VIEW busy CASCADE")
+        assert db.execute('drop view if exists "millstream"."public"."w" cascade').statusmessage == "DROP VIEW"
+        asked = """SELECT "public"."t"."a", 'public.x' FROM "public"."t" WHERE "f" >= 'ü' COLLATE "C" ORDER BY 1"""
+        assert db.execute(asked).fetchall() == [(1, "public.x")]
+        with pytest.raises(psycopg.Error) as failed:
+            db.execute("  /* here */ SUBSCRIBE TO (SELECT v, nothing FROM public.s)")
+        assert "no column nothing" in str(failed.value)
+        keys = db.execute("SELECT conname, pg_get_constraintdef(oid), conkey FROM pg_catalog.pg_constraint").fetchall()
+        assert keys == [("keyed_pkey", 'PRIMARY KEY (id, "a kind")', [1, 2])]
+        never_null = "SELECT column_name FROM information_schema.columns WHERE is_nullable = 'NO' ORDER BY 1"
+        assert db.execute(never_null).fetchall() == [("a kind",), ("id",), ("n",)]
+        assert "count(*)" in db.execute("SELECT definition FROM pg_views WHERE viewname = 'busy'").fetchone()[0].lower()
+        with db.cursor().copy('COPY (SELECT "a" FROM "public"."t") TO STDOUT (FORMAT "binary")') as copy:
+            assert copy.read()[:6] == b"PGCOPY"
+
+
+def test_rows_of_a_statement_are_taken_bit_by_bit_within_a_transaction(declared: ServerProcess) -> None:
+    """A portal is there until its transaction ends, as fetch sizes of JDBC need it."""
+    declared.client()
+    with connected(declared) as db:
+        raw = db.pgconn.socket
+
+        def ask(*messages: bytes) -> bytes:
+            os.write(raw, b"".join(messages) + message(b"S"))
+            told = b""
+            while not re.search(rb"Z\x00\x00\x00\x05[ITE]$", told):
+                told += os.read(raw, 65_536)
+            return told
+
+        def message(kind: bytes, *parts: bytes) -> bytes:
+            return kind + struct.pack("!i", 4 + len(b"".join(parts))) + b"".join(parts)
+
+        begin = (
+            message(b"P", b"\0BEGIN\0", b"\0\0") + message(b"B", b"\0\0", b"\0" * 6) + message(b"E", b"\0", b"\0" * 4)
+        )
+        asked = message(b"P", b"p\0SELECT i FROM range(5) r(i) ORDER BY i\0", b"\0\0")
+        bound = message(b"B", b"c\0p\0", b"\0" * 6)
+        two = message(b"E", b"c\0", struct.pack("!i", 2))
+        ask(begin)
+        first, second, last = ask(asked, bound, two), ask(two), ask(two)
+        found = [re.findall(rb"D\x00\x00\x00\x0b\x00\x01\x00\x00\x00\x01(.)", each) for each in (first, second, last)]
+        assert found == [[b"0", b"1"], [b"2", b"3"], [b"4"]] and b"SELECT 5" in last and b"s\0\0\0\4" in second
+        ask(message(b"P", b"\0COMMIT\0", b"\0\0") + message(b"B", b"\0\0", b"\0" * 6) + message(b"E", b"\0", b"\0" * 4))
+        assert b"no portal c" in ask(two)
+        # not more than so many at a time
+        ask(begin)
+        many = b"".join(message(b"B", b"c%d\0p\0" % at, b"\0" * 6) for at in range(101))
+        assert b"100 portals are open" in ask(many)
+
+
 @pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 def test_psql_describes_and_copies(declared: ServerProcess) -> None:
     declared.client()
     place = ["-h", "127.0.0.1", "-p", str(declared.postgres), "-U", "admin", "-d", "millstream", "-X", "-At"]
     environment = {**os.environ, "PGPASSWORD": TOKEN}
+    declared.client().execute("CREATE TABLE keyed (id INT PRIMARY KEY, n INT)")
     said = [r"\d", r"\d s", r"\dt", r"\dv", r"\dn", r"\l", r"\du", "SELECT a FROM t ORDER BY a"]
     command = ["psql", *place, *(part for each in said for part in ("-c", each))]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert not told.stderr and "public|busy|view|" in told.stdout and "ts|timestamp without time zone" in told.stdout
     assert told.stdout.endswith("1\n2\n")
+    shown = subprocess.run(["psql", *place[:-1], "-c", r"\d keyed"], env=environment, capture_output=True, text=True)
+    assert '"keyed_pkey" PRIMARY KEY, btree (id)' in shown.stdout and "| not null |" in shown.stdout
 
 
 def test_bytes_that_are_no_protocol_end_their_connection_only(declared: ServerProcess) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
+import shutil
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
 import millstream as ms
+from millstream.server.logs import JsonLines
 from millstream.server.run import Address, check
 from tests.server.conftest import TOKEN, ServerProcess
 
@@ -179,3 +186,37 @@ def test_a_server_for_everybody_is_not_started() -> None:
     for address, token in ((Address(), None), (Address(), "short"), (Address("0.0.0.0"), "a token")):
         with pytest.raises(ms.MillstreamError):
             check(address, token)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_both_protocols_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    )
+    subprocess.run([*command.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    server = ServerProcess(tmp_path / "kept", tls=(certificate, key))
+    try:
+        with monkeypatch.context() as trusting:
+            trusting.setenv("SSL_CERT_FILE", str(certificate))
+            server.client().execute(STREAM)
+            conninfo = server.conninfo()
+        with pytest.raises(ms.ConnectorError, match="certificate verify failed"):
+            ms.connect(server.address, token=TOKEN)
+        with psycopg.connect(f"{conninfo} sslmode=verify-full sslrootcert={certificate}", autocommit=True) as connected:
+            assert connected.pgconn.ssl_in_use
+            connected.execute("INSERT INTO s VALUES (1, 'a', 1)")
+        with pytest.raises(psycopg.OperationalError, match="this server needs TLS"):
+            psycopg.connect(f"{conninfo} sslmode=disable")
+    finally:
+        server.kill()
+
+
+def test_the_log_is_lines_of_json_if_asked_for() -> None:
+    try:
+        raise ValueError("of no use")
+    except ValueError:
+        record = logging.LogRecord("millstream.server", logging.ERROR, "", 1, "%s failed", ("one",), sys.exc_info())
+    told = json.loads(JsonLines().format(record))
+    assert told["level"] == "error" and told["message"] == "one failed" and "of no use" in told["error"]
+    assert "\n" not in JsonLines().format(record) and told["time"].endswith("Z")

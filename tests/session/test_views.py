@@ -318,3 +318,20 @@ def test_what_is_made_of_registered_data_is_not_kept(tmp_path: Path) -> None:
             assert asked(db, "SHOW VIEWS") == []
             assert [row[0] for row in asked(db, "SHOW STREAMS")] == ["s"]
             assert db.queries() == []
+
+
+def test_a_view_that_is_replaced_by_itself_goes_on(tmp_path: Path) -> None:
+    home, replace = tmp_path / "kept", "CREATE OR REPLACE VIEW v AS SELECT count(*) AS n FROM s [RANGE 10]"
+    with ms.connect(home) as db:
+        db.execute(STREAM)
+        db.execute(replace)
+        db.push("s", [(1, 1, 1), (2, 2, 2), (3, 3, 3)])
+        db.execute(replace.replace("count", "COUNT").replace("FROM", "from"))
+        assert asked(db, "SELECT n FROM v") == [(3,)]
+        shutil.copytree(home, tmp_path / "crashed")
+    for directory in (home, tmp_path / "crashed"):
+        with ms.connect(directory) as db:
+            db.execute(replace)
+            assert asked(db, "SELECT n FROM v") == [(3,)]
+            db.execute(replace.replace("count(*)", "max(k)"))
+            assert asked(db, "SELECT n FROM v") == []

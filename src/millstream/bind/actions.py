@@ -50,6 +50,8 @@ class StartQuery:
     history: FromHistory | None = None
     view: bool = False
     """whether it stands for a view in EXPLAIN"""
+    kept: bool = True
+    """whether it runs again when its session is opened again"""
 
 
 @dataclass(frozen=True)

@@ -330,8 +330,12 @@ def _drop(node: exp.Drop, context: Context) -> Remove | StopQuery:
         context.fail(
             f"DROP {kind} is not supported", node, hint="DROP STREAM, VIEW, TABLE, SINK, FUNCTION, AGGREGATE or QUERY"
         )
-    if node.args.get("cascade"):
-        context.refuse("CASCADE is not supported", node, hint="drop or stop the dependents first, one by one")
+    if node.args.get("cascade") and (users := context.catalog.users_of(name)):
+        context.refuse(
+            f"{name} is used by {', '.join(users)}, and CASCADE does not drop those",
+            node,
+            hint="drop or stop them first",
+        )
     return Remove(name, DROPPABLE[kind], bool(node.args.get("exists")))
 
 

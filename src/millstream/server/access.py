@@ -8,7 +8,7 @@ import logging.handlers
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from millstream import spans
 from millstream.bind import actions as act
 from millstream.catalog import Catalog, DerivedDef, StreamDef, TableDef, ViewDef
-from millstream.errors import LimitError, MillstreamError
+from millstream.errors import CatalogError, LimitError, MillstreamError
 from millstream.hosts.contract import Counts
 from millstream.server.accounts import Account, Role
 from millstream.session.database import Database
@@ -53,20 +53,16 @@ class Clients:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._owned: dict[str, set[str]] = {}
         self._spent: dict[tuple[str, str], tuple[float, float]] = {}
 
     def running(self, account: Account, database: Database) -> set[str]:
-        """The queries that it has started since the server did, and that still run."""
-        names = {query.name.lower() for query in database.queries() if query.state != "failed"}
-        with self._lock:
-            mine = self._owned.setdefault(account.name, set())
-            mine &= names
-            return set(mine)
-
-    def started(self, account: Account, name: str) -> None:
-        with self._lock:
-            self._owned.setdefault(account.name, set()).add(name.lower())
+        """The queries and views that it has started, and that still run."""
+        found = set()
+        for query in database.queries():
+            with suppress(CatalogError):  # one that is stopped meanwhile
+                if query.owner == account.name and query.state != "failed":
+                    found.add(query.name.lower())
+        return found
 
     def spend(self, account: Account, what: str, count: int) -> None:
         """Rows that an account pushes, or statements that it sends. It has up to a second's worth saved, and may go
@@ -85,6 +81,15 @@ class Clients:
                 error.seconds = -left / rate + 0.01 if rate else 1.0
                 raise error
             self._spent[account.name, what] = (left - count, now)
+
+    def credit(self, account: Account) -> int | None:
+        """How many rows an account may push at once now; None without a limit."""
+        rate = account.quota.rows_a_second
+        if rate is None:
+            return None
+        with self._lock:
+            left, then = self._spent.get((account.name, "rows"), (float(rate), self._clock()))
+            return max(0, int(min(float(rate), left + (self._clock() - then) * rate)))
 
     def state(self, account: Account, database: Database) -> dict[str, int]:
         """How many bytes each of its queries keeps; what several share counts for the first."""
@@ -148,7 +153,7 @@ class Caller:
             self._clients.spend(self.account, "statements", 1)
             with (
                 spans.span("statement", db__query__text=text[:_AUDIT_TEXT], enduser__id=self.account.name),
-                database.guard.permitting(permit),
+                database.guard.permitting(permit, self.account.name),
             ):
                 yield
         except MillstreamError as error:
@@ -174,9 +179,9 @@ class Caller:
         self._clients.spend(self.account, "rows", counts.accepted + counts.late + counts.rejected)
         return counts
 
-    def started(self, query: str) -> None:
-        """A query that runs now is this client's."""
-        self._clients.started(self.account, query)
+    def credit(self) -> int | None:
+        """How many rows it may push at once now; None without a limit."""
+        return self._clients.credit(self.account)
 
     def note(self, what: str, **told: Any) -> None:
         """A line of the audit log."""
@@ -210,12 +215,8 @@ class Caller:
                 role, names = "admin", frozenset()
         self.require(role, *(name for name in names if isinstance(catalog.find(name), _GRANTED)))  # type: ignore[arg-type]
         match action:
-            case act.StartQuery():
+            case act.StartQuery() | act.Define(entry=DerivedDef() | ViewDef()):
                 self._clients.may_start(self.account, database)
-            case act.Define(entry=DerivedDef(name=name) | ViewDef(name=name)):
-                # it runs, too; if it is only a name for its query, or was not made, there is none of this name
-                self._clients.may_start(self.account, database)
-                self._clients.started(self.account, name)
 
 
 def names_of(query: Query, database: Database) -> frozenset[str]:

@@ -203,7 +203,7 @@ class Service:
 
         def work() -> Query | Result | None:
             with client.at_work(self._database, text):
-                return self._noted(client, self._database.execute(text, asked.get("params")))
+                return self._database.execute(text, asked.get("params"))
 
         return _answer(await run_in_threadpool(work), request)
 
@@ -216,16 +216,9 @@ class Service:
                 for query in self._database.queries() if replace and name else ():
                     if query.name.lower() == str(name).lower():
                         client.require("writer", *names_of(query, self._database))
-                made = self._database.sql(text, name, replace, asked.get("params"), asked.get("history"))
-                self._noted(client, made)
-                return made
+                return self._database.sql(text, name, replace, asked.get("params"), asked.get("history"))
 
         return _answer(await run_in_threadpool(work), request)
-
-    def _noted(self, client: Caller, made: Query | Result | None) -> Query | Result | None:
-        if isinstance(made, Query):
-            client.started(made.name)
-        return made
 
     async def _explain_text(self, request: Request, client: Caller) -> Response:
         asked = await _json(request)
@@ -349,7 +342,9 @@ class Service:
         rows, once = await _pushed(request), _once(request, client)
         counts = await run_in_threadpool(client.push, self._database, stream, rows, once)
         self._pushed += counts.accepted + counts.late + counts.rejected
-        return JSONResponse({"accepted": counts.accepted, "late": counts.late, "rejected": counts.rejected})
+        credit = client.credit()
+        told = {"accepted": counts.accepted, "late": counts.late, "rejected": counts.rejected}
+        return JSONResponse(told, headers=None if credit is None else {"X-RateLimit-Remaining": str(credit)})
 
     async def _advance(self, request: Request, client: Caller) -> Response:
         client.require("writer", request.path_params["name"])

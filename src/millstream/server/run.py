@@ -15,7 +15,9 @@ import millstream
 from millstream import spans
 from millstream.errors import BindError, ConnectorError, EngineError, MillstreamError
 from millstream.records import dataclass
+from millstream.server import logs
 from millstream.server.accounts import LEAST_SECRET, Accounts
+from millstream.server.logs import Form
 from millstream.session.database import Database
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def serve(
     locations: Mapping[str, str],
     drain: float = DRAIN_SECONDS,
     engine: str = "embedded",
+    log: Form = "text",
 ) -> None:
     """Serve the session of a directory, or one in memory or on Spark, until the process is asked to end.
 
@@ -91,6 +94,7 @@ def serve(
         raise EngineError(f"the server needs {error.name}", hint="pip install 'millstream[server]'") from None
     tls = address.tls()
     spans.begin()
+    logs.begin(log)
     allow_many_connections()
     kept = {"durability": "disk"} if engine == "embedded" else {}
     database = millstream.connect(directory, engine=engine, profile="untrusted", locations=locations, **kept)
@@ -143,6 +147,7 @@ def serve(
         port=address.port,
         http=PatientProtocol,
         log_level="warning",
+        log_config=None,
         timeout_graceful_shutdown=_FINISH_SECONDS,
         ssl_certfile=address.certificate,
         ssl_keyfile=address.key,

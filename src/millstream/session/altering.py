@@ -9,7 +9,7 @@ from millstream import sql
 from millstream.bind import statements as act
 from millstream.bind.history import rewindowed
 from millstream.bind.statements import bind
-from millstream.catalog import FromHistory, StreamDef, word_for
+from millstream.catalog import FromHistory, StreamDef, ViewDef, word_for
 from millstream.errors import BindError, CatalogError, StateError, refusing_depth
 from millstream.physical.nodes import streams_of
 from millstream.session.explain import explained
@@ -34,6 +34,9 @@ def settled(db: Database, action: act.Action) -> act.Action:
             if not isinstance(query, act.StartQuery):
                 raise BindError(f"query {name} has no window that can be set")
             return act.AlterQuery(name, query, text)
+        case act.Define(entry=ViewDef() as view, replace=True, history=None) if db.catalog.like(view) == view:
+            # it is that already, and goes on with what it keeps
+            return replace(action, replace=False, if_not_exists=True)
     return action
 
 

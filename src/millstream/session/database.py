@@ -256,7 +256,9 @@ class Database(Guarded):
     ) -> Planned:  # fmt: skip
         how = how or Planning.of(self.config, self._host.statistics())
         sink, rules = self.tables.found_by(sink), self.config.disabled_rules
-        return plan_query(name, bound, sink, how, rules, uses=uses, text=text, view=view, history=history)
+        # another definition of a running query belongs to whom the query belongs to
+        owner = getattr(self._planned.get(name.lower()), "owner", "") or self.guard.account
+        return plan_query(name, bound, sink, how, rules, uses=uses, text=text, view=view, history=history, owner=owner)
 
     @refusing_depth()
     def _explain(

@@ -22,7 +22,8 @@ _operator: ContextVar[bool] = ContextVar("operator", default=False)
 Permit = Callable[[act.Action, Catalog], None]
 """raises an error if the action may not be done"""
 
-_permit: ContextVar[Permit | None] = ContextVar("permit", default=None)
+_client: ContextVar[tuple[Permit, str] | None] = ContextVar("client", default=None)
+"""what statements need, and the account that sends them"""
 
 
 class Guard:
@@ -47,18 +48,25 @@ class Guard:
             _operator.reset(token)
 
     @contextmanager
-    def permitting(self, permit: Permit | None) -> Iterator[None]:
-        """Statements inside are somebody's who may not do everything; None: what a permitted statement itself does."""
-        token = _permit.set(permit)
+    def permitting(self, permit: Permit | None, account: str = "") -> Iterator[None]:
+        """Statements inside are an account's that may not do everything; None: what a permitted statement itself
+        does."""
+        token = _client.set(permit and (permit, account))
         try:
             yield
         finally:
-            _permit.reset(token)
+            _client.reset(token)
+
+    @property
+    def account(self) -> str:
+        """The account whose statement this is; empty if it is nobody's, or follows from another."""
+        client = _client.get()
+        return "" if client is None else client[1]
 
     def admit(self, action: act.Action, catalog: Catalog) -> act.Action:
         """The action as it may be done, or an error that says why it may not."""
-        if (permit := _permit.get()) is not None:
-            permit(action, catalog)
+        if (client := _client.get()) is not None:
+            client[0](action, catalog)
         match action:
             case act.ChangeSetting() | act.SetPlace() if not self.is_free:
                 raise BindError(

@@ -169,7 +169,7 @@ class SessionKeeper:
     def after(self, action: act.Action, result: Query | Result | None) -> None:
         self._is_noted = False
         match action:
-            case act.StartQuery(uses=uses) if isinstance(result, Query) and not self._is_temporary(uses):
+            case act.StartQuery(uses=uses, kept=True) if isinstance(result, Query) and not self._is_temporary(uses):
                 if action.history is not None and not action.replace:
                     self._started_with_history(result.name)
                 else:

@@ -63,12 +63,14 @@ class Planned:
     uses: frozenset[str] = frozenset()
     changes: tuple[tuple[str, Node], ...] = ()
     """the rules that changed it, each with the plan it left"""
+    owner: str = ""
+    """the account of a server that it belongs to"""
 
 
 def plan_query(
     name: str, bound: Bound, sink: SinkDef | None, how: Planning, disabled: frozenset[str],
     *, uses: frozenset[str] = frozenset(), text: str = "", view: bool = False,
-    history: FromHistory | None = None,
+    history: FromHistory | None = None, owner: str = "",
 ) -> Planned:  # fmt: skip
     """The way from a bound query to what runs: rules, then the physical plan."""
     whole = computed_before(in_halves(bound.plan) if how.lenient else bound.plan, how.lenient)
@@ -88,7 +90,7 @@ def plan_query(
     if how.lenient:
         physical = without_failing_rows(physical)
     program = ReadyQuery(name, physical, bound.names, sink, isinstance(bound.plan, Validity), view, bound.plan, history)
-    return Planned(program, text, uses, tuple(trace.changes))
+    return Planned(program, text, uses, tuple(trace.changes), owner)
 
 
 def _place_of(column: str, text: str) -> Span:

@@ -55,6 +55,11 @@ class Query(Displayed):
         return self._database.planned(self.name).uses
 
     @property
+    def owner(self) -> str:
+        """The account of a server that started it; empty without one."""
+        return self._database.planned(self.name).owner
+
+    @property
     def state(self) -> str:
         """running, paused, failed or ended."""
         return self._host.state(self.name)

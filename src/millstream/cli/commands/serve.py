@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,13 @@ Locations = Annotated[
     list[str] | None,
     typer.Option("--location", metavar="NAME=DIR", help="A directory that SQL may name; may be given several times."),
 ]
+
+
+class LogForm(Enum):
+    """How the server writes what it has to tell."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def serve(
@@ -48,6 +56,9 @@ def serve(
             help="At shutdown: how long to answer requests while /ready returns 503.",
         ),
     ] = 1.0,
+    log: Annotated[
+        LogForm, typer.Option("--log", help="How warnings and errors are written to standard error.")
+    ] = LogForm.TEXT,
     debug: Debug = False,
 ) -> None:
     """Serve a session over HTTP and PostgreSQL's protocol, until Ctrl-C or SIGTERM.
@@ -67,4 +78,4 @@ def serve(
 
         token = "" if no_token else os.environ.get("MILLSTREAM_TOKEN") or None
         address = Address(host, port, certificate, key, postgres)
-        run(directory, address, token, dict(pairs(location, "--location")), drain, engine)
+        run(directory, address, token, dict(pairs(location, "--location")), drain, engine, log.value)

@@ -83,7 +83,7 @@ function Login({ enter, error }) {
 
 // 1 to 5 open pages, / goes to the search.
 function shortcuts(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, [contenteditable]")) return;
   if (PAGES[event.key - 1]) location.hash = `#/${PAGES[event.key - 1][0]}`;
   else if (event.key === "/") { event.preventDefault(); location.hash = "#/queries"; setTimeout(() => document.querySelector("input[type=search]")?.focus(), 50); }
 }

@@ -1,7 +1,8 @@
 // Boxes and arrows: streams and groups of queries, the operators of a query, and plans that do not run yet.
-import { html } from "./vendor/preact.js";
+import { html, useMemo } from "./vendor/preact.js";
+import { Graph as Layout, layout } from "./vendor/dagre.js";
 
-const WIDTH = 210, HEIGHT = 48, GAP = 18, BETWEEN = 92;
+const WIDTH = 210, HEIGHT = 48, GAP = 18, LABEL = { width: 84, height: 34, labelpos: "c" };
 
 const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const scaled = (value, steps) => { const [size, unit] = steps.find(([each]) => value >= each) ?? steps.at(-1); return `${(value / size).toFixed(value / size < 10 && size !== 1 ? 1 : 0)} ${unit}`; };
@@ -19,43 +20,38 @@ function Box({ x, y, node }) {
   return node.href ? html`<a href=${node.href} aria-label=${node.title}>${box}</a>` : box;
 }
 
-function Arrow({ from, to, edge }) {
-  const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + HEIGHT / 2, to.x, to.y + HEIGHT / 2];
-  const middle = Math.max(x1 + 20, x2 - BETWEEN / 2);
-  const path = `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
+function Arrow({ way, edge }) {
+  const [first, ...rest] = way.points;
+  const path = rest.reduce((done, to, i) => { const from = way.points[i], middle = (from.x + to.x) / 2; return `${done} C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}`; }, `M${first.x} ${first.y}`);
   return html`<g class=${`arrow ${edge.kind ?? ""}`} tabindex=${edge.open ? 0 : undefined} role=${edge.open ? "button" : undefined} aria-label=${edge.open ? edge.told : undefined}
       onClick=${edge.open && act(edge.open)} onKeyDown=${edge.open && act(edge.open)}>
     <path class="wide" d=${path}/><path d=${path} marker-end="url(#tip)"/>
-    ${edge.label && html`<text class="faint" text-anchor="middle" x=${x2 - BETWEEN / 2} y=${y2 - 7}>${edge.label}</text>`}
-    ${edge.under && html`<text class="faint" text-anchor="middle" x=${x2 - BETWEEN / 2} y=${y2 + 16}>${edge.under}</text>`}<title>${edge.told ?? ""}</title></g>`;
+    ${edge.label && html`<text class="faint" text-anchor="middle" x=${way.x} y=${way.y - 6}>${edge.label}</text>`}
+    ${edge.under && html`<text class="faint" text-anchor="middle" x=${way.x} y=${way.y + 16}>${edge.under}</text>`}<title>${edge.told ?? ""}</title></g>`;
 }
 
-// Columns by the longest way from a source; within one, close to the boxes that a box takes from.
+// Where boxes are, and the ways of arrows between them: from the middle of one side to the middle of the other.
 function places(nodes, edges) {
-  const into = new Map(nodes.map((node) => [node.id, []]));
-  for (const edge of edges) into.get(edge.to)?.push(edge.from);
-  const level = new Map();
-  const levelOf = (id) => { if (!level.has(id)) { level.set(id, 0); level.set(id, Math.max(-1, ...into.get(id).filter((from) => into.has(from)).map(levelOf)) + 1); } return level.get(id); };
-  const columns = [];
-  for (const node of nodes) (columns[levelOf(node.id)] ??= []).push(node);
-  const at = new Map();
-  columns.forEach((column, depth) => {
-    const wish = (node) => { const rows = into.get(node.id).map((from) => at.get(from)?.row ?? 0); return rows.length ? rows.reduce((a, b) => a + b) / rows.length : 0; };
-    const order = depth ? [...column].sort((a, b) => wish(a) - wish(b)) : column;
-    let row = -1;
-    for (const node of order) {
-      row = Math.max(row + 1, depth && order.length === 1 ? wish(node) : row + 1);
-      at.set(node.id, { row, x: 10 + depth * (WIDTH + BETWEEN), y: 10 + row * (HEIGHT + GAP) });
-    }
+  const graph = new Layout({ multigraph: true }).setGraph({ rankdir: "LR", nodesep: GAP, edgesep: GAP, ranksep: 12, marginx: 10, marginy: 10 });
+  for (const id of nodes) graph.setNode(id, { width: WIDTH, height: HEIGHT });
+  edges.forEach(([from, to], i) => graph.setEdge(from, to, { ...LABEL }, String(i)));
+  layout(graph);
+  const at = new Map(nodes.map((id) => { const { x, y } = graph.node(id); return [id, { x: x - WIDTH / 2, y: y - HEIGHT / 2 }]; }));
+  const ways = edges.map(([from, to], i) => {
+    const { points, x, y } = graph.edge(from, to, String(i)), begin = at.get(from), end = at.get(to);
+    return { x, y, points: [{ x: begin.x + WIDTH, y: begin.y + HEIGHT / 2 }, ...points.slice(1, -1), { x: end.x, y: end.y + HEIGHT / 2 }] };
   });
-  return { at, width: 20 + columns.length * (WIDTH + BETWEEN) - BETWEEN, height: 20 + (Math.max(0, ...[...at.values()].map((each) => each.row)) + 1) * (HEIGHT + GAP) };
+  return { at, ways, width: graph.graph().width, height: graph.graph().height };
 }
 
 export function Graph({ nodes, edges, label }) {
-  const { at, width, height } = places(nodes, edges);
+  const ids = new Set(nodes.map((node) => node.id));
+  const shown = edges.filter((edge) => ids.has(edge.from) && ids.has(edge.to));
+  const shape = [[...ids], shown.map((edge) => [edge.from, edge.to])];
+  const { at, ways, width, height } = useMemo(() => places(...shape), [JSON.stringify(shape)]);
   return html`<div class="scroll graphs" tabindex="0" aria-label=${label}><svg class="graph" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="group" aria-label=${label}>
     <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8"/></marker></defs>
-    ${edges.filter((edge) => at.has(edge.from) && at.has(edge.to)).map((edge) => html`<${Arrow} from=${at.get(edge.from)} to=${at.get(edge.to)} edge=${edge}/>`)}
+    ${shown.map((edge, i) => html`<${Arrow} way=${ways[i]} edge=${edge}/>`)}
     ${nodes.map((node) => html`<${Box} ...${at.get(node.id)} node=${node}/>`)}
   </svg></div>`;
 }
@@ -92,10 +88,10 @@ export function OperatorGraph({ operators, rates, busy, watched, watch, passed }
   return html`<${Graph} nodes=${nodes} edges=${edges} label="operators; open one to see its rows"/>`;
 }
 
-// A plan as EXPLAIN prints it is a tree by its indentation.
 // The automata and row patterns of a query, as the server draws them.
 export const Picture = ({ svg }) => svg?.startsWith("<svg") && html`<section><h2>Automaton</h2><div class="scroll"><img class="paper" alt="the automaton of this query" src=${`data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`}/></div></section>`;
 
+// A plan as EXPLAIN prints it is a tree by its indentation.
 export function PlanGraph({ text }) {
   const part = text.split(/\n\n/).find((each) => each.startsWith("physical plan:")) ?? "";
   const nodes = [], edges = [];

@@ -57,7 +57,7 @@ export function Live({ name, known }) {
   const seen = useRef(rows);
   if (!held) seen.current = rows;
   return html`<section><h2>Rows of <a href=${link("queries", name)}>${name}</a> <small role="status">${rows.length ? `${count.current.toLocaleString("en")} since you look` : "waiting for rows"}</small></h2>
-    <div class="row"><button aria-pressed=${held} onClick=${() => hold(!held)}>${held ? "Continue" : "Hold still"}</button></div>
+    ${rows.length > 0 && html`<div class="row"><button aria-pressed=${held} onClick=${() => hold(!held)}>${held ? "Continue" : "Hold still"}</button></div>`}
     <${Fault} error=${error}/><${TimePlot} rows=${seen.current} known=${known}/><${RowTable} rows=${seen.current} none=""/></section>`;
 }
 
@@ -65,7 +65,7 @@ export function Live({ name, known }) {
 export function Monitor({ title, ask, on, close, known }) {
   const [error, fail] = useState(null);
   const rows = usePolled(ask, 1000, on, fail);
-  return html`<section><h2>${title} <small role="status">${rows?.length ? `the latest ${rows.length}` : "waiting for rows"}</small></h2>
+  return html`<section><h2>${title} <small role="status">${rows === null ? "" : rows.length ? `the latest ${rows.length}` : "waiting for rows"}</small></h2>
     ${close && html`<div class="row"><button onClick=${close}>Close</button></div>`}<${Fault} error=${error}/>
     ${rows && html`<${TimePlot} rows=${rows} known=${known}/><${RowTable} rows=${rows} none=""/>`}</section>`;
 }

@@ -7,7 +7,7 @@ It holds no rows of users and reaches nothing outside, so whatever a client asks
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
@@ -25,11 +25,13 @@ from millstream.server.postgres import values as V
 from millstream.server.postgres.settings import SETTINGS
 from millstream.types import SqlType
 
-DATABASE = "millstream"
+DATABASE, SCHEMA = "millstream", "public"
 _FIRST = 16_384
 """object numbers below are PostgreSQL's own"""
 
-_PG_CATALOG, _PUBLIC, _INFORMATION = 11, 2200, 13_000
+_PG_CATALOG, _PUBLIC, _INFORMATION, _BTREE = 11, 2200, 13_000, 403
+_INDEXES = 1 << 24
+"""how far the number of a primary key is from that of its table"""
 
 _ABOUT = re.compile(
     r"\bpg_catalog\b|\binformation_schema\b|\bpg_[a-z_]+\b|\b(?:version|current_schemas?|current_database|current_catalog|"
@@ -64,7 +66,7 @@ class SystemCatalog:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._lock = Lock()
-        self._seen: tuple[tuple[str, str, str], ...] | None = None
+        self._seen: tuple[Any, ...] | None = None
         self._store = sealed_duckdb.connect(threads=1, memory=256 << 20)
         self._define()
 
@@ -101,10 +103,10 @@ class SystemCatalog:
         )
         self._ours = frozenset(name for name, _ in found.fetchall())
         self._insert(
-            "pg_namespace", [(_PG_CATALOG, "pg_catalog"), (_PUBLIC, "public"), (_INFORMATION, "information_schema")]
+            "pg_namespace", [(_PG_CATALOG, "pg_catalog"), (_PUBLIC, SCHEMA), (_INFORMATION, "information_schema")]
         )
         self._insert("pg_database", [(1, DATABASE, 10, 6, "C", "C", "c", None, None, None, False, True, -1, 1663)])
-        self._insert("pg_am", [(2, "heap", None, "t")])
+        self._insert("pg_am", [(2, "heap", None, "t"), (_BTREE, "btree", None, "i")])
         self._insert("pg_settings", list(SETTINGS.items()))
         self._insert("pg_collation", [(100, "default", _PG_CATALOG, "d")])
         types, spellings = [], []
@@ -122,25 +124,32 @@ class SystemCatalog:
         """Let the tables say what this client may see now."""
         kinds = (StreamDef, DerivedDef, TableDef, ViewDef)
         entries = [e for e in self._catalog.entries() if isinstance(e, kinds) and client.account.may_use(e.name)]
-        seen = (client.account.name, *((e.name, type(e).__name__, str(e.schema)) for e in entries))
+        seen = (client.account.name, *((e.name, type(e).__name__, str(e.schema), _text(e)) for e in entries))
         if seen == self._seen:
             return
         run = self._store.execute
         run("BEGIN")
-        for table in ("pg_class", "pg_attribute", "pg_roles"):
+        filled = ("pg_class", "pg_attribute", "pg_index", "pg_constraint", "texts")
+        for table in (*filled, "pg_roles"):
             run(f"DELETE FROM pgc.{table}")
-        classes, attributes = [], []
+        rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in filled}
         for number, entry in enumerate(entries, _FIRST):
-            columns = list(entry.schema)
-            classes.append(_class(number, entry, len(columns)))
-            attributes += [_attribute(number, at, each.name, each.type) for at, each in enumerate(columns, 1)]
-        self._insert("pg_class", classes)
-        self._insert("pg_attribute", attributes)
+            never_null = _never_null(entry)
+            rows["pg_class"].append(_class(number, entry))
+            for at, each in enumerate(entry.schema, 1):
+                rows["pg_attribute"].append(_attribute(number, at, each.name, each.type, each.name in never_null))
+            if isinstance(entry, ViewDef):
+                rows["texts"].append((number, 0, entry.sql))
+            elif isinstance(entry, TableDef) and entry.primary_key:
+                for table, row in _primary_key(number, entry):
+                    rows[table].append(row)
+        for table in filled:
+            self._insert(table, rows[table])
         self._insert(
             "pg_roles", [(10, client.account.name, client.account.role == "admin", True, False, False, True, False, -1)]
         )
         run("COMMIT")
-        self._seen = seen  # type: ignore[assignment]
+        self._seen = seen
 
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Rows of a table, which may have fewer values than it has columns."""
@@ -154,6 +163,7 @@ class SystemCatalog:
         """A query of PostgreSQL's on its catalog as DuckDB reads it: other schemas, names instead of `reg…` types."""
         pieces = re.split(r"('(?:[^']|'')*')", text)
         text = "".join(piece if at % 2 else self._rewritten(piece) for at, piece in enumerate(pieces))
+        text = re.sub(r"'\{([^'{}]*)\}'\s*::\s*(?:pg_catalog\.)?(\w+)\[\]", _list, text)
         # 'name'::regclass is the number of that relation, and number::regclass its name
         text = re.sub(r"('(?:[^']|'')*')::reg(class|type)\b", r"pgc.to_reg\2(\1)", text)
         text = re.sub(r"(\$\d+)::reg(class|type)\b", r"pgc.to_reg\2(\1)", text)
@@ -204,17 +214,66 @@ def _type(oid: int, name: str, category: str, size: int, element: int, array: in
     )  # fmt: skip
 
 
-def _class(oid: int, entry: Entry, columns: int) -> tuple[Any, ...]:
+def _class(oid: int, entry: StreamDef | DerivedDef | TableDef | ViewDef) -> tuple[Any, ...]:
     kind = "v" if isinstance(entry, ViewDef) else "r"
+    has_index = isinstance(entry, TableDef) and bool(entry.primary_key)
     return (
-        oid, entry.name, _PUBLIC, 0, 0, 10, 2, oid, 0, 0, -1.0, 0, False, False, "p", kind, columns, 0, False, False,
-        False, False, False, True, "n", False,
+        oid, entry.name, _PUBLIC, 0, 0, 10, 2, oid, 0, 0, -1.0, 0, has_index, False, "p", kind, len(list(entry.schema)),
+        0, False, False, False, False, False, True, "n", False,
     )  # fmt: skip
 
 
-def _attribute(relation: int, at: int, name: str, type_: SqlType) -> tuple[Any, ...]:
+def _attribute(relation: int, at: int, name: str, type_: SqlType, never_null: bool) -> tuple[Any, ...]:
     column = V.columns_of(pa.schema([(name, type_.arrow)]))[0]
     return (
-        relation, name, column.oid, -1, column.size, at, int(column.oid in V.ARRAYS.values()), column.modifier, False,
-        False, "", "", False, True, 0,
+        relation, name, column.oid, -1, column.size, at, int(column.oid in V.ARRAYS.values()), column.modifier,
+        never_null, False, "", "", False, True, 0,
     )  # fmt: skip
+
+
+def _never_null(entry: Entry) -> frozenset[str]:
+    """The columns of a table that are declared so, or in its key."""
+    if not isinstance(entry, TableDef):
+        return frozenset()
+    declared = (column for column, clause in entry.constraints if column and re.search(r"\bNOT NULL\b", clause, re.I))
+    return frozenset((*entry.primary_key, *declared))
+
+
+def _primary_key(table: int, entry: TableDef) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The rows that tell of a primary key: an index with its columns, and a constraint."""
+    key, index, name = entry.primary_key, table + _INDEXES, f"{entry.name}_pkey"
+    columns = {each.name: (at, each.type) for at, each in enumerate(entry.schema, 1)}
+    places, told, none = [columns[each][0] for each in key], ", ".join(map(_quoted, key)), [0] * len(key)
+    yield "pg_class", (
+        index, name, _PUBLIC, 0, 0, 10, _BTREE, index, 0, 0, -1.0, 0, False, False, "p", "i", len(key), 0, False, False,
+        False, False, False, True, "n", False,
+    )  # fmt: skip
+    yield "pg_index", (
+        index, table, len(key), len(key), True, True, False, True, False, True, True, True, False, places, none, none,
+        none, None, None, False,
+    )  # fmt: skip
+    yield "pg_constraint", (
+        index, name, _PUBLIC, "p", False, False, True, table, 0, index, 0, 0, " ", " ", " ", True, True, places, None,
+        f"PRIMARY KEY ({told})",
+    )  # fmt: skip
+    yield (
+        "texts",
+        (index, 0, f"CREATE UNIQUE INDEX {_quoted(name)} ON {SCHEMA}.{_quoted(entry.name)} USING btree ({told})"),
+    )
+    for at, column in enumerate(key, 1):
+        yield "pg_attribute", _attribute(index, at, column, columns[column][1], True)
+        yield "texts", (index, at, _quoted(column))
+
+
+def _text(entry: Entry) -> str:
+    return entry.sql if isinstance(entry, ViewDef) else str(entry.constraints) if isinstance(entry, TableDef) else ""
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[a-z_][a-z0-9_$]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def _list(literal: re.Match[str]) -> str:
+    """An array as PostgreSQL writes it."""
+    parts = re.findall(r'"([^"]*)"|([^,"]+)', literal[1])
+    return "[" + ", ".join(f"'{quoted or plain}'" for quoted, plain in parts) + f"]::{literal[2]}[]"

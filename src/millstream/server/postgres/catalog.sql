@@ -96,7 +96,8 @@ CREATE TABLE pgc.pg_policy (
     polqual VARCHAR, polwithcheck VARCHAR
 );
 CREATE TABLE pgc.pg_proc (
-    oid BIGINT, proname VARCHAR, pronamespace BIGINT, prokind VARCHAR, prorettype BIGINT, proargtypes BIGINT[]
+    oid BIGINT, proname VARCHAR, pronamespace BIGINT, prokind VARCHAR, prorettype BIGINT, proargtypes BIGINT[],
+    prolang BIGINT, proargnames VARCHAR[], proargmodes VARCHAR[], proallargtypes BIGINT[], prosrc VARCHAR
 );
 CREATE TABLE pgc.pg_publication (
     oid BIGINT, pubname VARCHAR, puballtables BOOLEAN, pubviaroot BOOLEAN
@@ -126,7 +127,23 @@ CREATE TABLE pgc.pg_tablespace (
 );
 CREATE TABLE pgc.pg_trigger (
     oid BIGINT, tgrelid BIGINT, tgname VARCHAR, tgisinternal BOOLEAN, tgenabled VARCHAR, tgconstraint BIGINT,
-    tgparentid BIGINT, tgdeferrable BOOLEAN, tginitdeferred BOOLEAN
+    tgparentid BIGINT, tgdeferrable BOOLEAN, tginitdeferred BOOLEAN, tgfoid BIGINT, tgtype SMALLINT
+);
+CREATE TABLE pgc.pg_language (
+    oid BIGINT, lanname VARCHAR, lanowner BIGINT, lanispl BOOLEAN, lanpltrusted BOOLEAN
+);
+CREATE TABLE pgc.pg_operator (
+    oid BIGINT, oprname VARCHAR, oprnamespace BIGINT, oprkind VARCHAR, oprleft BIGINT, oprright BIGINT, oprresult BIGINT
+);
+CREATE TABLE pgc.pg_event_trigger (
+    oid BIGINT, evtname VARCHAR, evtevent VARCHAR, evtowner BIGINT, evtfoid BIGINT, evtenabled VARCHAR
+);
+CREATE TABLE pgc.pg_locks (
+    locktype VARCHAR, database BIGINT, relation BIGINT, pid INT, mode VARCHAR, granted BOOLEAN
+);
+CREATE TABLE pgc.pg_sequences (
+    schemaname VARCHAR, sequencename VARCHAR, sequenceowner VARCHAR, data_type VARCHAR, start_value BIGINT,
+    min_value BIGINT, max_value BIGINT, increment_by BIGINT, cycle BOOLEAN, cache_size BIGINT, last_value BIGINT
 );
 CREATE TABLE pgc.pg_stat_activity (
     datid BIGINT, datname VARCHAR, pid INT, usename VARCHAR, application_name VARCHAR, state VARCHAR, query
@@ -150,12 +167,28 @@ CREATE MACRO pgc.pg_function_is_visible(x) AS true;
 CREATE MACRO pgc.pg_collation_is_visible(x) AS true;
 CREATE MACRO pgc.pg_get_expr(x, y) AS NULL::VARCHAR,
     (x, y, z) AS NULL::VARCHAR;
-CREATE MACRO pgc.pg_get_constraintdef(x) AS NULL::VARCHAR,
-    (x, y) AS NULL::VARCHAR;
-CREATE MACRO pgc.pg_get_indexdef(x) AS NULL::VARCHAR,
-    (x, y, z) AS NULL::VARCHAR;
-CREATE MACRO pgc.pg_get_viewdef(x) AS NULL::VARCHAR,
-    (x, y) AS NULL::VARCHAR;
+-- what views, indexes and their columns are, as text; constraints have theirs in conbin
+CREATE TABLE pgc.texts (
+    text_number BIGINT, text_place INT, text_told VARCHAR
+);
+CREATE VIEW pgc.constraint_texts AS SELECT oid AS constraint_number, conbin AS constraint_text FROM pgc.pg_constraint;
+CREATE MACRO pgc.pg_get_constraintdef(x) AS (
+    SELECT constraint_text FROM pgc.constraint_texts WHERE constraint_number = x),
+    (x, y) AS (SELECT constraint_text FROM pgc.constraint_texts WHERE constraint_number = x);
+CREATE MACRO pgc.pg_get_indexdef(x) AS (SELECT text_told FROM pgc.texts WHERE text_number = x AND text_place = 0),
+    (x, y, z) AS (SELECT text_told FROM pgc.texts WHERE text_number = x AND text_place = y);
+CREATE MACRO pgc.pg_get_viewdef(x) AS (SELECT text_told FROM pgc.texts WHERE text_number = x AND text_place = 0),
+    (x, y) AS (SELECT text_told FROM pgc.texts WHERE text_number = x AND text_place = 0);
+CREATE MACRO pgc.pg_get_keywords() AS TABLE
+    SELECT unnest(string_split('abort,emit,explain,fold,keep,limit,query,range,slack,slide,stop,stream,view,window', ','))
+        AS word, 'U' AS catcode, true AS barelabel;
+CREATE MACRO pgc.pg_get_function_result(x) AS NULL::VARCHAR;
+CREATE MACRO pgc.pg_get_function_arguments(x) AS NULL::VARCHAR;
+CREATE MACRO pgc.pg_get_function_identity_arguments(x) AS NULL::VARCHAR;
+CREATE MACRO pgc.pg_get_functiondef(x) AS NULL::VARCHAR;
+CREATE MACRO pgc.pg_stat_get_numscans(x) AS 0;
+CREATE MACRO pgc.pg_export_snapshot() AS '00000003-00000001-1';
+CREATE MACRO infs._pg_expandarray(x) AS unnest(list_transform(x, lambda each, place: {'x': each, 'n': place}));
 CREATE MACRO pgc.pg_get_partkeydef(x) AS NULL::VARCHAR;
 CREATE MACRO pgc.pg_get_serial_sequence(x, y) AS NULL::VARCHAR;
 CREATE MACRO pgc.pg_get_statisticsobjdef_columns(x) AS NULL::VARCHAR;
@@ -216,26 +249,41 @@ CREATE VIEW pgc.pg_user AS SELECT rolname AS usename, oid AS usesysid, rolsuper 
 CREATE VIEW pgc.pg_tables AS SELECT n.nspname AS schemaname, c.relname AS tablename, 'millstream' AS tableowner
     FROM pgc.pg_class c JOIN pgc.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r';
 CREATE VIEW pgc.pg_views AS SELECT n.nspname AS schemaname, c.relname AS viewname, 'millstream' AS viewowner,
-    '' AS definition
+    pgc.pg_get_viewdef(c.oid) AS definition
     FROM pgc.pg_class c JOIN pgc.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'v';
-CREATE VIEW pgc.pg_matviews AS SELECT * FROM pgc.pg_views WHERE false;
+CREATE VIEW pgc.pg_indexes AS SELECT n.nspname AS schemaname, t.relname AS tablename, c.relname AS indexname,
+    NULL::VARCHAR AS tablespace, pgc.pg_get_indexdef(c.oid) AS indexdef
+    FROM pgc.pg_index i JOIN pgc.pg_class c ON c.oid = i.indexrelid JOIN pgc.pg_class t ON t.oid = i.indrelid
+    JOIN pgc.pg_namespace n ON n.oid = t.relnamespace;
+CREATE VIEW pgc.pg_matviews AS SELECT schemaname, viewname AS matviewname, viewowner AS matviewowner,
+    NULL::VARCHAR AS tablespace, false AS hasindexes, true AS ispopulated, definition FROM pgc.pg_views WHERE false;
 CREATE VIEW infs.schemata AS SELECT 'millstream' AS catalog_name, nspname AS schema_name,
         'millstream' AS schema_owner
     FROM pgc.pg_namespace;
 CREATE VIEW infs.tables AS SELECT 'millstream' AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
     CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'BASE TABLE' END AS table_type,
     CASE c.relkind WHEN 'v' THEN 'NO' ELSE 'YES' END AS is_insertable_into
-    FROM pgc.pg_class c JOIN pgc.pg_namespace n ON n.oid = c.relnamespace;
-CREATE VIEW infs.views AS SELECT table_catalog, table_schema, table_name, '' AS view_definition FROM infs.tables
-    WHERE table_type = 'VIEW';
+    FROM pgc.pg_class c JOIN pgc.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind <> 'i';
+CREATE VIEW infs.views AS SELECT 'millstream' AS table_catalog, schemaname AS table_schema, viewname AS table_name,
+    definition AS view_definition FROM pgc.pg_views;
 CREATE VIEW infs.columns AS SELECT 'millstream' AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
-    a.attname AS column_name, a.attnum AS ordinal_position, NULL AS column_default, 'YES' AS is_nullable,
+    a.attname AS column_name, a.attnum AS ordinal_position, NULL AS column_default,
+    CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
     pgc.format_type(a.atttypid, NULL) AS data_type, t.typname AS udt_name, 'pg_catalog' AS udt_schema,
-    NULL::INT AS character_maximum_length, NULL::INT AS numeric_precision, NULL::INT AS numeric_scale,
-    NULL::INT AS datetime_precision, 'NO' AS is_identity, 'NEVER' AS is_generated
+    NULL::INT AS character_maximum_length,
+    CASE WHEN t.typname = 'numeric' AND a.atttypmod >= 4 THEN (a.atttypmod - 4) >> 16
+        WHEN t.typname IN ('int2', 'int4', 'int8') THEN 8 * t.typlen END AS numeric_precision,
+    CASE WHEN t.typname = 'numeric' AND a.atttypmod >= 4 THEN (a.atttypmod - 4) & 65535
+        WHEN t.typname IN ('int2', 'int4', 'int8') THEN 0 END AS numeric_scale,
+    CASE WHEN t.typcategory = 'D' AND t.typname <> 'date' THEN 6 END AS datetime_precision, 'NO' AS is_identity, 'NEVER' AS is_generated
     FROM pgc.pg_attribute a JOIN pgc.pg_class c ON c.oid = a.attrelid
-    JOIN pgc.pg_namespace n ON n.oid = c.relnamespace JOIN pgc.pg_type t ON t.oid = a.atttypid;
-CREATE TABLE infs.table_constraints (constraint_catalog VARCHAR, constraint_schema VARCHAR, constraint_name VARCHAR,
-    table_schema VARCHAR, table_name VARCHAR, constraint_type VARCHAR);
-CREATE TABLE infs.key_column_usage (constraint_schema VARCHAR, constraint_name VARCHAR, table_schema VARCHAR,
-    table_name VARCHAR, column_name VARCHAR, ordinal_position INT);
+    JOIN pgc.pg_namespace n ON n.oid = c.relnamespace JOIN pgc.pg_type t ON t.oid = a.atttypid WHERE c.relkind <> 'i';
+CREATE VIEW infs.table_constraints AS SELECT 'millstream' AS constraint_catalog, 'public' AS constraint_schema,
+    k.conname AS constraint_name, 'public' AS table_schema, c.relname AS table_name, 'PRIMARY KEY' AS constraint_type
+    FROM pgc.pg_constraint k JOIN pgc.pg_class c ON c.oid = k.conrelid;
+CREATE VIEW infs.key_column_usage AS SELECT 'public' AS constraint_schema, k.conname AS constraint_name,
+    'public' AS table_schema, c.relname AS table_name, a.attname AS column_name, a.attnum::INT AS ordinal_position
+    FROM pgc.pg_constraint k JOIN pgc.pg_class c ON c.oid = k.conrelid
+    JOIN pgc.pg_attribute a ON a.attrelid = k.conindid;
+CREATE TABLE infs.role_table_grants (grantor VARCHAR, grantee VARCHAR, table_catalog VARCHAR, table_schema VARCHAR,
+    table_name VARCHAR, privilege_type VARCHAR, is_grantable VARCHAR);

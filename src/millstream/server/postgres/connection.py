@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from millstream import sql
-from millstream.errors import CatalogError, MillstreamError, ours
+from millstream.errors import CatalogError, LimitError, MillstreamError, ours
 from millstream.records import dataclass
 from millstream.server.access import Caller
 from millstream.server.postgres import messages as M
@@ -37,6 +37,9 @@ log = logging.getLogger("millstream.server")
 
 _LOOK = 30.0
 """seconds without rows after which a subscription makes sure that its client is still there"""
+
+_MOST_PORTALS = 100
+"""each may keep rows that its client has yet to take"""
 
 _Value = TypeVar("_Value")
 
@@ -161,7 +164,8 @@ class Conversation:
                 self._send(M.CLOSED)
             case b"S":
                 self._skipping = False
-                self._portals.clear()
+                if self._state != b"T":  # rows that were not taken are there until the end of their transaction
+                    self._portals.clear()
                 self._send(M.ready(self._state))
             case b"H" | b"d" | b"c" | b"f":
                 pass  # a flush, or what is left of a COPY that failed
@@ -225,6 +229,8 @@ class Conversation:
         types = prepared.types + (0,) * (len(values) - len(prepared.types))
         forms = formats if len(formats) == len(values) else [formats[0] if formats else 0] * len(values)
         given = [V.parameter(*each) for each in zip(values, types, map(bool, forms), strict=False)]
+        if portal not in self._portals and len(self._portals) >= _MOST_PORTALS:
+            raise LimitError(f"{_MOST_PORTALS} portals are open", hint="close some, or end the transaction")
         self._portals[portal] = Portal(prepared, given, binary)
         self._send(M.BOUND)
 
@@ -247,6 +253,9 @@ class Conversation:
                 self._send(M.columns_told(columns := V.columns_of(schema), [False] * len(columns)))
                 return
             portal = self._portal(name)
+            if is_blank(portal.prepared.text):
+                self._send(M.NO_DATA)
+                return
             if portal.answer is None:
                 portal.answer = await self._perform(portal.prepared.text, portal.values)
             self._tell_columns(portal.answer, portal.forms)

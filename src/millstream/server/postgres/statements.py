@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from millstream.records import dataclass
 from millstream.server.access import Caller, names_of
 from millstream.server.postgres.catalog import SystemCatalog, is_about_catalog
 from millstream.server.postgres.settings import SETTINGS, value_text
+from millstream.server.postgres.spelling import bare, unqualified
 from millstream.server.postgres.values import oid_of
 from millstream.session.database import Database
 from millstream.session.query import Query, Result
@@ -167,11 +169,12 @@ class ClientStatements:
         ):
             self.work = work
             try:
-                return self._answer(text.strip(), params)
+                return self._answer(unqualified(text), params)
             finally:
                 self.work = None
 
-    def _answer(self, text: str, params: Sequence[Any]) -> Answer:
+    def _answer(self, whole: str, params: Sequence[Any]) -> Answer:
+        text = bare(whole)
         word = first_word(text)
         if word in _TRANSACTIONS and not re.match(r"ROLLBACK\s+TO\b", text, re.I):
             state, tag = _TRANSACTIONS[word]
@@ -190,34 +193,35 @@ class ClientStatements:
                     return own
         if is_about_catalog(text):
             return Answered(f"SELECT {(found := self._catalog.query(text, params, self._client)).num_rows}", found)
-        return self._engine(text, params)
+        return self._engine(whole, text, params)
 
     # -- the engine ------------------------------------------------------------------------------------------------
 
-    def _engine(self, text: str, params: Sequence[Any]) -> Answer:
-        database = self._database
-        with database.turn:
-            parsed = sql.parse(text, list(params) or None)
-            if len(parsed) != 1:
-                raise ParseError(f"one statement is expected, got {len(parsed)}")
-            action = bind(parsed[0].ast, database.catalog, text)
+    def _engine(self, whole: str, text: str, params: Sequence[Any]) -> Answer:
+        """`whole` is the text in which errors have their places."""
+        with self._database.turn:
+            action, parsed = self._bound(whole, params)
             if isinstance(action, act.StartQuery) and action.sink is None:
                 raise UnsupportedError(
                     "a query over streams never ends",
                     hint="SUBSCRIBE TO (SELECT …) streams its rows; CREATE VIEW v AS SELECT … FROM s [RANGE "
                     "…] makes a table to query: SELECT * FROM v",
                 )
-            made = database.perform(action, parsed[0].text)
+            made = self._database.perform(action, parsed)
         match made:
             case Result() if isinstance(action, act.PushRows):
                 accepted, late, rejected = (column[0].as_py() for column in made.arrow().columns)
                 return Done(f"INSERT 0 {accepted}", push_notice(action.stream, late, rejected))
             case Result():
                 return Answered(f"SELECT {made.arrow().num_rows}", made.arrow())
-            case Query():
-                self._client.started(made.name)
-                return Done(tag_of(text))
         return Done(tag_of(text))
+
+    def _bound(self, text: str, params: Sequence[Any]) -> tuple[act.Action, str]:
+        """One statement, and its text with the values of its parameters."""
+        parsed = sql.parse(text, list(params) or None)
+        if len(parsed) != 1:
+            raise ParseError(f"one statement is expected, got {len(parsed)}")
+        return bind(parsed[0].ast, self._database.catalog, text), parsed[0].text
 
     # -- streaming -------------------------------------------------------------------------------------------------
 
@@ -232,9 +236,13 @@ class ClientStatements:
             stop: Callable[[], None] = _nothing
         else:
             self._started += 1
-            made = database.sql(asked["query"], f"{self._name}_{self._started}", params=list(params) or None)
+            with database.turn:
+                action, parsed = self._bound(asked["query"], params)
+                if not isinstance(action, act.StartQuery) or action.sink is not None:
+                    raise UnsupportedError("only rows of a query over streams come live", hint="run the query itself")
+                name = f"{self._name}_{self._started}"
+                made = database.perform(replace(action, kept=False), parsed, name)
             assert isinstance(made, Query)
-            self._client.started(made.name)
             query, stop = made, partial(_stop, database, made.name)
         reader = query.subscribe(buffer=_BUFFER, when_full="drop")
 
@@ -252,7 +260,7 @@ class ClientStatements:
                 hint="COPY s FROM STDIN WITH (FORMAT csv), COPY (SELECT …) TO STDOUT, COPY (SUBSCRIBE TO q) TO STDOUT",
             )
         options = copy_options(asked["options"])
-        form = options.pop("format", "text")
+        form = options.pop("format", "text").lower()
         if form not in FORMS:
             raise UnsupportedError(f"no format {form}", hint=f"one of {', '.join(FORMS)}")
         header = options.pop("header", "false").lower() not in ("false", "off", "0")
@@ -270,7 +278,7 @@ class ClientStatements:
             names, types = self._columns(target, names)
             return CopyIn(target, names, types, form, header, delimiter, null)
         query = asked["query"] or f"SELECT {asked['columns'] or '*'} FROM {asked['name']}"
-        rows = self._answer(query.strip(), params)
+        rows = self._answer(query, params)
         if not isinstance(rows, Answered | Live):
             raise UnsupportedError("COPY … TO STDOUT takes a query")
         return CopyOut(rows, form, header, delimiter)
@@ -294,7 +302,7 @@ class ClientStatements:
             asked = _DECLARE.match(text)
             if asked is None:
                 raise ParseError("this is not DECLARE c CURSOR FOR …")
-            rows = self._answer(asked["query"].strip(), params)
+            rows = self._answer(asked["query"], params)
             if not isinstance(rows, Answered | Live):
                 raise UnsupportedError("a cursor needs a query")
             self._close_cursor(unquoted(asked["cursor"]))
@@ -444,7 +452,7 @@ def _option(text: str) -> str:
     text = text.strip()
     if re.match(r"[Ee]'", text):
         return text[2:-1].encode().decode("unicode_escape")
-    return text.strip("'") or "true"
+    return text.strip("'\"") or "true"
 
 
 def _nothing() -> None:

@@ -1,0 +1,2 @@
+{{ config(materialized='table') }}
+select symbol, n from {{ ref('by_symbol') }} where n > 1
