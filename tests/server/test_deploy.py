@@ -66,3 +66,21 @@ def test_files_that_others_read_are_whole() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     pages = [page for part in site["nav"] for pages in part.values() for page in pages]
     assert sorted(pages) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_console_has_what_its_build_names() -> None:
+    """The bundles are committed: each has its licence, and is of the version that the build would take."""
+    tools, vendor = ROOT / "tools" / "console", ROOT / "src" / "millstream" / "server" / "console" / "vendor"
+    wanted = json.loads((tools / "package.json").read_text())["devDependencies"]
+    locked = json.loads((tools / "package-lock.json").read_text())["packages"]
+    told = (vendor / "LICENSES.md").read_text()
+    built = dict(re.findall(r"^\| (\S+) (\d\S+) \|", told, re.M))
+    assert {name: built[name] for name in wanted if name != "esbuild"} == {
+        k: v for k, v in wanted.items() if k != "esbuild"
+    }
+    assert all(locked[f"node_modules/{name}"]["version"] == version for name, version in built.items())
+    assert all(f"## {name}\n" in told for name in built) and not any("resolved" in each for each in locked.values())
+    entries = {path.name for path in (tools / "entries").iterdir()}
+    assert {path.name for path in vendor.glob("*.js")} == entries and (vendor / "uplot.css").exists()
+    for path in vendor.glob("*.js"):
+        assert not re.search(r"\bimport\s*[{\"'*]|https?://(?!www\.w3\.org/)", path.read_text()), path

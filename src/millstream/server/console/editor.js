@@ -1,23 +1,24 @@
 // The SQL editor: errors are underlined where they are, and names and words are offered while you type.
 import { html, useEffect, useRef } from "./vendor/preact.js";
-import { Compartment, EditorView, PostgreSQL, Prec, SQLDialect, acceptCompletion, autocompletion, bracketMatching, classHighlighter, defaultKeymap, history, historyKeymap, keymap, setDiagnostics, sql, syntaxHighlighting } from "./vendor/codemirror.js";
+import { Compartment, EditorView, PostgreSQL, Prec, SQLDialect, acceptCompletion, autocompletion, bracketMatching, classHighlighter, defaultKeymap, history, historyKeymap, keymap, schemaCompletionSource, setDiagnostics, syntaxHighlighting } from "./vendor/codemirror.js";
 import { catalog } from "./api.js";
 
-// What PostgreSQL does not have, and what is written as several words.
-const WORDS = "dstream emit filter fold hop istream keep measures next pattern pause publish queries query range resume rstream session slack stop stream streams subscribe tumble".split(" ");
-const PHRASES = ["GROUP BY", "PARTITION BY", "ORDER BY", "CREATE STREAM", "CREATE VIEW", "CREATE TABLE", "INSERT INTO", "MATCH_RECOGNIZE", "WITH HISTORY", "SHOW QUERIES", "SHOW STREAMS", "SHOW SHARING", "ALTER QUERY",
-  "SECONDS", "MINUTES", "HOURS", "avg", "count", "sum", "min", "max"].map((label) => ({ label, type: "keyword", boost: 1 }));
-const dialect = SQLDialect.define({ ...PostgreSQL.spec, keywords: `${PostgreSQL.spec.keywords} ${WORDS.join(" ")}`, caseInsensitiveIdentifiers: true });
+const WORDS = ["SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "PARTITION BY", "ORDER BY", "RANGE", "ROWS", "PRECEDING", "UNBOUNDED", "SECONDS", "MINUTES", "HOURS", "DISTINCT", "UNION ALL", "LIMIT",
+  "CREATE STREAM", "CREATE VIEW", "CREATE TABLE", "CREATE QUERIES", "INSERT INTO", "VALUES", "MATCH_RECOGNIZE", "MEASURES", "PATTERN", "DEFINE", "TUMBLE", "HOP", "SESSION", "OVER", "JOIN", "WITH",
+  "ISTREAM", "DSTREAM", "FILTER", "NEXT", "FOLD", "PUBLISH", "WITH HISTORY", "KEEP", "SLACK", "SHOW QUERIES", "SHOW STREAMS", "SHOW SHARING", "EXPLAIN", "ALTER QUERY", "PAUSE", "RESUME", "STOP",
+  "VARCHAR", "TIMESTAMP", "DOUBLE", "INTEGER", "BIGINT", "BOOLEAN", "avg", "count", "sum", "min", "max"].map((label) => ({ label, type: "keyword" }));
+const OWN = "dstream emit filter fold hop istream keep measures next pattern pause publish queries query range resume rstream session slack stop stream streams subscribe tumble";
+const dialect = SQLDialect.define({ ...PostgreSQL.spec, keywords: `${PostgreSQL.spec.keywords} ${OWN}`, caseInsensitiveIdentifiers: true });
 
 // Tables with their columns, also behind an alias and a dot; columns of all tables without one, as they come before FROM.
 function language(entries) {
   const columns = [...new Set(entries.flatMap((entry) => entry.columns.map((column) => column.name)))].map((label) => ({ label, type: "property", boost: 2 }));
   const offer = (context) => {
     const word = context.matchBefore(/[\w$]+/);
-    return word && !/[."]$/.test(context.state.sliceDoc(Math.max(0, word.from - 1), word.from)) ? { from: word.from, options: [...columns, ...PHRASES], validFor: /^[\w$]*$/ } : null;
+    return word && !/[."]$/.test(context.state.sliceDoc(Math.max(0, word.from - 1), word.from)) ? { from: word.from, options: [...columns, ...WORDS], validFor: /^[\w$]*$/ } : null;
   };
   const schema = Object.fromEntries(entries.map((entry) => [entry.name, { self: { label: entry.name, type: "type", boost: 3 }, children: entry.columns.map((column) => ({ label: column.name, detail: column.type, type: "property" })) }]));
-  return [sql({ dialect, schema, upperCaseKeywords: true }), dialect.language.data.of({ autocomplete: offer })];
+  return [dialect.extension, ...[schemaCompletionSource({ dialect, schema }), offer].map((autocomplete) => dialect.language.data.of({ autocomplete }))];
 }
 
 const names = new Compartment();

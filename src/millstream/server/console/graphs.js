@@ -2,7 +2,7 @@
 import { html, useMemo } from "./vendor/preact.js";
 import { Graph as Layout, layout } from "./vendor/dagre.js";
 
-const WIDTH = 210, HEIGHT = 48, GAP = 18, LABEL = { width: 84, height: 34, labelpos: "c" };
+const WIDTH = 210, HEIGHT = 48, GAP = 18, LABEL = { width: 64, height: 34, labelpos: "c" };
 
 const cut = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const scaled = (value, steps) => { const [size, unit] = steps.find(([each]) => value >= each) ?? steps.at(-1); return `${(value / size).toFixed(value / size < 10 && size !== 1 ? 1 : 0)} ${unit}`; };
@@ -32,14 +32,16 @@ function Arrow({ way, edge }) {
 
 // Where boxes are, and the ways of arrows between them: from the middle of one side to the middle of the other.
 function places(nodes, edges) {
-  const graph = new Layout({ multigraph: true }).setGraph({ rankdir: "LR", nodesep: GAP, edgesep: GAP, ranksep: 12, marginx: 10, marginy: 10 });
+  const graph = new Layout({ multigraph: true }).setGraph({ rankdir: "LR", nodesep: GAP, edgesep: GAP, ranksep: 52, marginx: 10, marginy: 10 });
   for (const id of nodes) graph.setNode(id, { width: WIDTH, height: HEIGHT });
   edges.forEach(([from, to], i) => graph.setEdge(from, to, { ...LABEL }, String(i)));
   layout(graph);
   const at = new Map(nodes.map((id) => { const { x, y } = graph.node(id); return [id, { x: x - WIDTH / 2, y: y - HEIGHT / 2 }]; }));
   const ways = edges.map(([from, to], i) => {
     const { points, x, y } = graph.edge(from, to, String(i)), begin = at.get(from), end = at.get(to);
-    return { x, y, points: [{ x: begin.x + WIDTH, y: begin.y + HEIGHT / 2 }, ...points.slice(1, -1), { x: end.x, y: end.y + HEIGHT / 2 }] };
+    // straight where the label is
+    const inner = points.slice(1, -1).flatMap((point) => (Math.abs(point.x - x) < 1 ? [-1, 1].map((side) => ({ x: x + (side * LABEL.width) / 2, y })) : [point]));
+    return { x, y, points: [{ x: begin.x + WIDTH, y: begin.y + HEIGHT / 2 }, ...inner, { x: end.x, y: end.y + HEIGHT / 2 }] };
   });
   return { at, ways, width: graph.graph().width, height: graph.graph().height };
 }

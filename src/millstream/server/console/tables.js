@@ -47,7 +47,7 @@ function bandsOf(rows, what) {
   return [...found.values()];
 }
 
-const COLOURS = ["#0a7d8c", "#c2571a", "#7d5fc0", "#2c8a4b", "#b8336a", "#8a7000"];
+const COLOURS = ["#c2571a", "#7d5fc0", "#2c8a4b", "#b8336a", "#8a7000"];
 const BANDS = ["#54aeff", "#f5b13d", "#7bc96f", "#c297ff"];
 
 export function TimePlot({ rows, known }) {
@@ -59,7 +59,7 @@ export function TimePlot({ rows, known }) {
     const sorted = rows.slice(-5000).filter((row) => row[what.time] !== null).sort((a, b) => seconds(a[what.time]) - seconds(b[what.time]));
     const parts = what.key ? [...new Set(sorted.map((row) => row[what.key]))].map((value) => [`${value}`, (row) => (row[what.key] === value ? row[what.numbers[0]] : undefined)]) : what.numbers.map((name) => [name, (row) => row[name]]);
     const data = [sorted.map((row) => seconds(row[what.time])), ...parts.map(([, value]) => sorted.map(value))];
-    const ink = getComputedStyle(place.current).color;
+    const style = getComputedStyle(place.current), ink = style.color, colours = [style.getPropertyValue("--main"), ...COLOURS];
     const axis = { stroke: ink, grid: { stroke: "#8883" }, ticks: { stroke: "#8883" } };
     const mark = (plot) => bands.forEach(({ from, to }, i) => {
       const inside = (at) => Math.min(Math.max(plot.valToPos(at, "x", true), plot.bbox.left), plot.bbox.left + plot.bbox.width);
@@ -70,7 +70,7 @@ export function TimePlot({ rows, known }) {
       width: place.current.clientWidth, height: 240, axes: [axis, axis], hooks: { drawClear: [mark] }, legend: { live: false },
       tzDate: (moment) => uPlot.tzDate(new Date(moment * 1e3), "Etc/UTC"),
       scales: { x: { time: sorted.some((row) => isTime(row[what.time])) } },
-      series: [{ label: what.time }, ...parts.map(([label], i) => ({ label, stroke: COLOURS[i % COLOURS.length], width: 1.5, spanGaps: true, points: { size: 4 } }))],
+      series: [{ label: what.time }, ...parts.map(([label], i) => ({ label, stroke: colours[i % colours.length], width: 1.5, spanGaps: true, points: { size: 4 } }))],
     }, data, place.current);
     const sized = new ResizeObserver(() => plot.setSize({ width: place.current.clientWidth, height: 240 }));
     sized.observe(place.current);
