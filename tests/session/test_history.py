@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import re
 import shutil
 import threading
 from decimal import Decimal
@@ -537,8 +538,19 @@ def test_kept_rows_answer_any_window_that_they_cover(monkeypatch: pytest.MonkeyP
         assert found(past.snapshot(450, "RANGE 300")) == expected(300, 450)
         plan = kept.sql(f"EXPLAIN CREATE VIEW v AS {text.format(30)} WITH HISTORY").fetch()["plan"].to_pylist()
         assert "1000 rows from its store" in plan[-1] and "of which 100 are read: those in its windows now" in plan[-1]
+        assert re.search(r"push: 1000 rows, about [\d.]+ .s; pull: 100 rows, about [\d.]+ .s; pull$", plan[-2])
+        # where the windows hold all that is kept, pulling is no cheaper
+        plan = kept.sql(f"EXPLAIN CREATE VIEW v AS {text.format(900)} WITH HISTORY").fetch()["plan"].to_pylist()
+        assert plan[-1].endswith("pushed through the query") and plan[-2].endswith("; push")
         plan = kept.sql(f"EXPLAIN {text.format(30)} WITH HISTORY").fetch()["plan"].to_pylist()
         assert plan[-1].endswith("pushed through the query")
+        assert plan[-2].endswith("no pull, past results are emitted, too")
+        # windows of separate queries look at one buffer, which also fills further ones
+        shorter = db.sql(text.format(40) + " WITH HISTORY", name="shorter")
+        assert found(shorter.snapshot()) == expected(40, 499)
+        [shared] = [row for row in db.sql("SHOW SHARING").fetch().to_pylist() if row["operator"] == "rows of s"]
+        assert shared["names"] == f"{query.name}, shorter"
+        shorter.stop()
         # of a view nobody sees what it was before, and a query gives that, too
         for what, most in (
             ("CREATE VIEW v AS", 64),

@@ -17,7 +17,7 @@ from millstream.connectors.convert.records import rows_to_batch
 from millstream.connectors.past import PAST
 from millstream.connectors.registry import source_of
 from millstream.errors import ConnectorError, DataError, MillstreamError, ours
-from millstream.hosts.contract import Counts, Left, Once, Progress, ReadyQuery, Report, Shared
+from millstream.hosts.contract import Counts, Left, Once, Progress, ReadyQuery, Report
 from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.content import still_to_come
 from millstream.hosts.embedded.graph import as_table
@@ -28,7 +28,6 @@ from millstream.hosts.embedded.ordering import InOrder
 from millstream.hosts.embedded.producers import Producers
 from millstream.hosts.embedded.progress import progress_of
 from millstream.hosts.embedded.readers import LiveReader, Take, acknowledge, read_in_order
-from millstream.hosts.embedded.sharing import shared_operators
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.embedded.turns import MOST_WAITING, SmallPushes
 from millstream.hosts.results import Admit, ResultLog
@@ -480,10 +479,6 @@ class EmbeddedHost(Lifecycle):
         with self.lock:
             known = {name: stream.observer.statistics() for name, stream in self.streams.items()}
             return Statistics({name: measured for name, measured in known.items() if measured is not None})
-
-    def sharing(self) -> list[Shared]:
-        with self.lock:
-            return shared_operators(side for stream in self.streams.values() for side in stream.sides.values())
 
     def explain(self, program: ReadyQuery) -> str:
         return str(program.plan)

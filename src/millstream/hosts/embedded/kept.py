@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -14,7 +14,11 @@ from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.history import StreamHistory
 from millstream.kernels.batch import BEGIN
 from millstream.physical import nodes as physical
+from millstream.plan.costs.backfill import RowsToRead, filling
+from millstream.plan.costs.backfill import told as told_time
+from millstream.plan.costs.statistics import Statistics
 from millstream.plan.reach import Reach, reaches
+from millstream.records import dataclass
 
 if TYPE_CHECKING:
     from millstream.hosts.embedded.host import EmbeddedHost
@@ -71,12 +75,49 @@ def matters_from(program: ReadyQuery, at: int) -> dict[str, int]:
     return {stream: max(at - reach - 1, BEGIN) for stream, reach in known.items()}
 
 
-def pulled_from(program: ReadyQuery, streams: Collection[Stream]) -> dict[str, int]:
-    """From when on rows of the past are read for a query that starts now, stream by stream. Past results are emitted,
-    so all are pushed through the query; but of a view nobody sees them, and what its windows hold now is enough."""
+@dataclass(frozen=True)
+class Filling:
+    """How a query that starts now is filled: the estimates of both ways, and from when on rows are read if they are
+    pulled, by stream; otherwise all that are kept are pushed through it."""
+
+    push: tuple[int, float]
+    """how many rows, and nanoseconds"""
+    pull: tuple[int, float] | None
+    """None if it is no way: results for the past are emitted, too"""
+    pulled_from: Mapping[str, int]
+
+    def __str__(self) -> str:
+        push, pull = (
+            None if way is None else f"{way[0]} rows, about {told_time(way[1])}" for way in (self.push, self.pull)
+        )
+        chosen = "pull" if self.pulled_from else "push"
+        return f"push: {push}; " + (f"pull: {pull}; {chosen}" if pull else "no pull, past results are emitted, too")
+
+
+def filling_of(program: ReadyQuery, streams: Collection[Stream]) -> Filling:
+    """Rows of the past are pushed through a query that starts now. But of a view nobody sees past results, so what its
+    windows hold now is enough: these rows are pulled if that costs less."""
+    plan = program.bound
+    measured = {each.definition.name.lower(): each.observer.statistics() for each in streams}
+    known = Statistics({name: found for name, found in measured.items() if found is not None})
+
+    def way(since: Mapping[str, int]) -> tuple[int, float]:
+        read = [_read(each, since.get(each.definition.name.lower())) for each in streams]
+        return sum(rows.rows for rows in read), 0.0 if plan is None else filling(plan, known, read)
+
+    push = way({})
     if not (program.view and program.relation):
-        return {}
-    return matters_from(program, min((stream.frontier for stream in streams), default=BEGIN))
+        return Filling(push, None, {})
+    since = matters_from(program, min((stream.frontier for stream in streams), default=BEGIN))
+    pull = way(since)
+    return Filling(push, pull, since if pull[1] < push[1] or plan is None else {})
+
+
+def _read(stream: Stream, since: int | None) -> RowsToRead:
+    history = stream.history
+    if history is None:
+        return RowsToRead(0)
+    return RowsToRead(history.pinned(since=since).rows, history.directory is not None, bool(history.keep.key))
 
 
 def hold_for(stream: Stream, query: str, reach: Reach) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 from millstream.catalog import StreamDef
 from millstream.errors import DataError
-from millstream.hosts.contract import Coverage, ReadyQuery
+from millstream.hosts.contract import Coverage, ReadyQuery, Shared
 from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.host_state import HostState
 from millstream.hosts.embedded.inspection import GraphInspector
+from millstream.hosts.embedded.sharing import shared_operators, shared_rows
 from millstream.kernels.batch import BEGIN, FOREVER
 from millstream.physical import nodes as physical
 
@@ -86,6 +87,11 @@ class Lifecycle(HostState):
             again.feed()
         return again.running
 
+    def sharing(self) -> list[Shared]:
+        with self.lock:
+            sides = (side for stream in self.streams.values() for side in stream.sides.values())
+            return [*shared_operators(sides), *shared_rows(self.streams.values(), self.queries)]
+
     def inspector(self) -> GraphInspector:
         return GraphInspector(self)
 
@@ -93,8 +99,8 @@ class Lifecycle(HostState):
         """Where a query that starts now would take rows of the past from, stream by stream."""
         with self.lock:
             streams = {name: self.streams[name] for name in physical.streams_of(program.plan)}
-            pulled = kept.pulled_from(program, streams.values())
-            return [kept.told(stream, pulled.get(name)) for name, stream in streams.items()]
+            how = kept.filling_of(program, streams.values())
+            return [str(how), *(kept.told(stream, how.pulled_from.get(name)) for name, stream in streams.items())]
 
 
 def _covered(running: GraphQuery) -> tuple[int, int]:

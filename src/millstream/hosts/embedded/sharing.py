@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from millstream.hosts.contract import Shared
 from millstream.hosts.embedded.graph import Vertex
+from millstream.hosts.embedded.graph_query import GraphQuery
+from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.filter_groups import BY_SHAPE
 from millstream.physical.nodes import Source
 
@@ -13,6 +15,22 @@ from millstream.physical.nodes import Source
 def shared_operators(streams: Iterable[Vertex]) -> list[Shared]:
     """The operators behind these vertices that several queries share, those nearest to the streams first."""
     return list(_below(list(streams), {}))
+
+
+KEPT_ONCE = "kept once, by the longest window: they fill new windows and answer snapshots of any shorter one"
+
+
+def shared_rows(streams: Iterable[Stream], running: Mapping[str, GraphQuery]) -> list[Shared]:
+    """The rows of streams that windows of several queries look at."""
+    return [
+        Shared(
+            f"rows of {stream.definition.name}",
+            tuple(running[query].program.name for query in stream.windows),
+            KEPT_ONCE,
+        )
+        for stream in streams
+        if len(stream.windows) > 1
+    ]
 
 
 def _below(level: list[Vertex], known: dict[Vertex, tuple[str, ...]]) -> Iterator[Shared]:

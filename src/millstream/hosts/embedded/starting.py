@@ -93,7 +93,7 @@ def begin_apart(host: HostState, program: ReadyQuery, committed: Offset | None) 
         running.is_muted = committed is None
         running.top = host.graph.attach_apart(program.name, program.plan, outlet_of(running))
         catch_up = CatchUp(host, running, None, program.history.since if program.history is not None else None)
-        catch_up.looks_from = kept.pulled_from(program, running.streams)
+        catch_up.looks_from = kept.filling_of(program, running.streams).pulled_from
         return catch_up
 
 
