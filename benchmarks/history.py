@@ -2,12 +2,17 @@
 
     python benchmarks/history.py --rows 10000000
     python benchmarks/history.py --rows 100000000 --start-up
+    python benchmarks/history.py --rows 20000000 --spark
 
 A session in a directory keeps all rows as Parquet files. It is opened again, and queries start WITH HISTORY: rows a
 second from the statement to the first live row, and how long pushes of others took meanwhile, at most.
 
 With --start-up: how long it takes to open a session with a tenth of the rows and with all of them, to ask for an hour
 of history, and to start a window; and the most memory that a process needs for that, and for a query over all rows.
+
+With --spark: rows a second of a job that is new, from its start to the results for all rows of Parquet files; and of a
+query that is altered, so that the job computes its state from these files again before it goes on. Both with all that
+starting a job costs; before, a job over few rows starts the workers.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import millstream as ms
 
@@ -77,12 +83,45 @@ def start_up(directory: str, count: int) -> None:
         query.stop()
 
 
+def on_spark(count: int) -> None:
+    from millstream.hosts.spark.session import get_session
+    from millstream.spark import Millstream
+
+    with tempfile.TemporaryDirectory(prefix="millstream-history-") as place:
+        for name, total in (("few", 1000), ("all", count)):
+            (Path(place) / name).mkdir()
+            for number, first in enumerate(range(0, total, BATCH)):
+                part = rows(first, min(BATCH, total - first))
+                pq.write_table(part, f"{place}/{name}/{number:05}.parquet")
+        for number, (name, text) in enumerate(QUERIES.items()):
+            for given, total in (("few", 1000), ("all", count)):
+                m = Millstream(get_session())
+                m.execute(
+                    "CREATE STREAM s (k INT, v DOUBLE, ts TIMESTAMP) ORDER BY ts WITH (connector = 'file', "
+                    f"path = '{place}/{given}', format = 'parquet', follow = true)"
+                )
+                checkpoint, now = f"{place}/checkpoint-{given}-{number}", {"availableNow": True}
+                took = []
+                for query in (text, text.replace("MINUTE", "HOUR").replace("count(*) AS n, ", "max(k) AS n, ")):
+                    begin = time.perf_counter()
+                    m.start({"q": query}, checkpoint=checkpoint, trigger=now, altered=["q"]).wait()
+                    took.append(total / (time.perf_counter() - begin) / 1e6)
+                m.close()
+                if given == "all":
+                    again = f", altered {took[1]:.2f} M rows/s" if text != query else ""
+                    print(f"{name}: new {took[0]:.2f} M rows/s{again}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10 * BATCH)
     parser.add_argument("--start-up", action="store_true")
+    parser.add_argument("--spark", action="store_true")
     given = parser.parse_args()
     count = given.rows
+    if given.spark:
+        on_spark(count)
+        return
     if given.start_up:
         with tempfile.TemporaryDirectory(prefix="millstream-history-") as place:
             for first, end in ((0, count // 10), (count // 10, count)):

@@ -9,7 +9,7 @@ m.sql("SELECT symbol, avg(price) OVER (PARTITION BY symbol RANGE 1 MINUTE PRECED
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -155,6 +155,7 @@ class Millstream:
         name: str | None = None,
         open: bool | int | None = None,
         streams: Sequence[str] | None = None,
+        altered: Collection[str] = (),
     ) -> StreamingJob:
         """Start all queries over streaming inputs as one streaming query, which reads each source once.
 
@@ -167,6 +168,9 @@ class Millstream:
         With `open`, you can add and drop queries of any shape while the job runs: `job.add({name: text})`,
         `job.drop(name)`. A query can need two exchanges one after the other, or as many as `open` says, and read
         `streams` (by default all streaming ones). An open job resumes with the queries that it had.
+
+        `altered` are names of queries whose definitions are not those of the checkpoint. Where such a query needs other
+        state, it is computed from all rows that the job has read; results for these are not emitted again.
         """
         asked, functions = dict(queries or {}), dict(foreach_batch or {})
         for view, text in (views or {}).items():
@@ -178,7 +182,7 @@ class Millstream:
                 place = Path(checkpoint) / "millstream" / "views" / view
                 content = MaintainedView(self.spark, view, place, self._database.query(came).schema)
                 functions |= {came: content.came, went: content.went}
-            job = self._host.start_all(checkpoint, trigger, functions, name, open, streams)
+            job = self._host.start_all(checkpoint, trigger, functions, name, open, streams, altered)
         job.session = _Asked(self._host, self._database, self._started)
         return job
 

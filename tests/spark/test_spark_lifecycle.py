@@ -16,7 +16,7 @@ from millstream.config import Config
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
-from tests.support.spark_histories import late_cases
+from tests.support.spark_histories import altered_job, late_cases
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +54,36 @@ def test_a_stopped_query_leaves_what_it_has_produced(spark: Any, tmp_path: Path)
 def test_queries_that_start_late_or_end_early_give_the_rows_of_in_process(spark: Any) -> None:
     found, met = late_cases(range(30), lambda: ms.connect(spark=spark))
     assert not found, found[0]
-    assert met["stopped"] > 3 and met["to the end"] > 15
+    assert met["stopped"] > 3 and met["to the end"] > 15 and met["altered"] > 3 and met["derived"] > 3
+
+
+def test_altered_queries_of_a_job_give_the_rows_of_in_process(spark: Any) -> None:
+    """Definitions of other shapes: their state is computed from what the job has read."""
+    assert not altered_job(1, spark)
+
+
+@pytest.mark.parametrize("keep", ["", " KEEP ALL"])
+def test_what_uses_a_replaced_stream_follows_before_inputs_end(spark: Any, keep: str) -> None:
+    found = []
+    with ms.connect(spark=spark) as db, ms.connect() as alone:
+        for session in (db, alone):
+            session.execute(
+                f"CREATE STREAM s (v INT, t INT) ORDER BY t{keep};"
+                "CREATE STREAM d AS SELECT v, t FROM s WHERE v > 1;"
+                "CREATE STREAM e AS SELECT v, t FROM d WHERE v < 90;"
+                "CREATE VIEW top AS SELECT max(v) AS v FROM e [RANGE 10]"
+            )
+            query = session.sql("SELECT v, count(*) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM e", name="q")
+            session.push("s", [(1, 1), (2, 2)])
+            session.execute("CREATE OR REPLACE STREAM d AS SELECT CAST(v * 10 AS INT) AS v, t FROM s")
+            session.push("s", [(3, 3)])
+            top = session.sql("SELECT v FROM top").fetch().to_pylist()
+            with pytest.raises(ms.MillstreamError, match="cannot use its new definition"):
+                session.execute("CREATE OR REPLACE STREAM d AS SELECT v AS w, t FROM s")
+            session.push("s", [(4, 4)])
+            session.finish()
+            found.append((values(query.fetch()), top))
+    assert found[0] == found[1] and found[0][0][0] == (2, 1)
 
 
 @ms.function("slowly", parameters={"x": "INTEGER"}, returns="INTEGER")
@@ -146,6 +175,8 @@ def test_queries_come_and_go_while_a_job_runs(spark: Any, tmp_path: Path) -> Non
     with running(spark, tmp_path) as (db, bring):
         total = db.sql("SELECT sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a", name="total")
         gone = db.sql("SELECT v FROM a", name="gone")
+        db.execute("CREATE STREAM d KEEP ALL AS SELECT v, t FROM a WHERE v > 1")
+        slow = db.sql("SELECT sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM d", name="slow")
         run = later(lambda: True, db.run)
         bring([(1, 1), (2, 2), (4, 3)])
         assert [row["n"] for row in gets(total, 2)] == [1, 3] and [row["v"] for row in gets(gone, 3)] == [1, 2, 4]
@@ -163,8 +194,20 @@ def test_queries_come_and_go_while_a_job_runs(spark: Any, tmp_path: Path) -> Non
         assert [row["n"] for row in gets(past, 1)] == [31]
         total.resume()
         db.execute("ALTER QUERY total AS SELECT -sum(v) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM a")
-        with pytest.raises(ms.UnsupportedError, match="other state"):
-            db.execute("ALTER QUERY total AS SELECT sum(v) OVER (ROWS 3 PRECEDING) AS n FROM a")
+        # other state: it is computed from what was read, also of rows that came during the pause
+        db.execute("ALTER QUERY total AS SELECT sum(v) OVER (ROWS 3 PRECEDING) AS n FROM a")
+        bring([(64, 7), (128, 8)])
+        again = [row["n"] for row in gets(total, 2)]
+        while again[-1] < 120:
+            again += [row["n"] for row in gets(total, 1)]
+        # the job may not have read the row of the pause when it changed: then that row's result is the new definition's
+        assert again == [1, 3, 7, 15, 30, 60, 120][-len(again) :] and len(again) <= 3
+        assert [row["n"] for row in gets(past, 2)] == [63, 127] and total.state == "running"
+        kept = [row["n"] for row in gets(slow, 4)]
+        assert kept == [2, 6, 14, 30, 62, 126][: len(kept)]
+        assert db.sql("SELECT sum(v) AS n FROM HISTORY(d)").fetch().to_pylist() == [{"n": 254}]
+        with pytest.raises(ms.UnsupportedError, match="some would have two"):
+            db.execute("ALTER QUERY total AS SELECT CAST(v AS BIGINT) AS n FROM a")
         db.interrupt()
         run.join(PATIENCE)
         assert not run.is_alive()
@@ -194,6 +237,12 @@ def test_an_open_job_is_not_restarted_for_queries_that_come_and_go(spark: Any, t
             bring([(64, 7), (128, 8)])
             assert [row["n"] for row in gets(total, 2)] == [-31, -95]
             assert {query.runId for query in spark.streams.active} == began and len(began) == 1
+            # other state needs a restart: the job has read seven rows by then, whose results are not given again
+            db.execute("ALTER QUERY total AS SELECT sum(v) OVER (ROWS 1 PRECEDING) AS n FROM a")
+            bring([(256, 9), (512, 10)])
+            assert [row["n"] for row in gets(total, 2)] == [192, 384]
+            assert [row["v"] for row in gets(gone, 4)] == [-64, -128, -256, -512]
+            assert {query.runId for query in spark.streams.active}.isdisjoint(began)
             db.interrupt()
             run.join(PATIENCE)
             assert not run.is_alive()

@@ -74,11 +74,6 @@ class DeclaredInputs:
         self._finished = False
 
     def declare(self, stream: StreamDef) -> None:
-        if stream.plan is not None:
-            raise UnsupportedError(
-                "derived streams do not keep rows on Spark",
-                hint="leave KEEP out, and keep the streams that it is derived from",
-            )
         if self._follow and stream.source is not None and str(stream.source.get("connector")).startswith("file"):
             stream = replace(stream, source={**stream.source, "follow": True})
         self._inputs[stream.name.lower()] = _input_of(stream, self.checkpoint)

@@ -110,10 +110,10 @@ class FileValue(OneValue):
         if not earlier:
             return None
         last = max(version.number for version in earlier)
-        if held is not None and held.version.number == last and held.version in earlier:
-            return held
-        # several if a task was repeated: they are the same state, and the last one is what came of it
+        # several if a task was repeated, or state was added to it: the last one is what came of it
         tries = [version for version in earlier if version.number == last]
+        if held is not None and tries == [held.version]:
+            return held
         version = max(tries, key=lambda version: (self._directory / version.name).stat().st_mtime_ns)
         chain: list[tuple[str, dict[str, Any], int]] = []
         name: str | None = version.name
@@ -145,9 +145,8 @@ class FileValue(OneValue):
 
     def amend(self) -> None:
         """Leave it as if the micro-batch before this one had made it so; no task of either may be at work."""
-        if self._known is not None:
-            self._number = self._known.version.number
-            self.save()
+        self._number = self._number - 1 if self._known is None else self._known.version.number
+        self.save()
 
     def save(self) -> None:
         """Leave what this micro-batch made of the bucket."""

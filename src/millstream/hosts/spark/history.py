@@ -6,28 +6,34 @@ with history reads them from their beginning on. A running job is changed by sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Any
 
 import pyarrow as pa
 
-from millstream.catalog import StreamDef
+from millstream.catalog import FromHistory, StreamDef
 from millstream.connectors.past import PastAndLive
 from millstream.errors import EngineError, UnsupportedError
 from millstream.hosts.contract import Coverage, ReadyQuery
-from millstream.hosts.spark.build import fused, is_exchange
-from millstream.hosts.spark.declared import DeclaredInputs, pushed_to
+from millstream.hosts.spark.build import is_exchange
+from millstream.hosts.spark.declared import pushed_to
 from millstream.hosts.spark.job.bounded import run_together
+from millstream.hosts.spark.job.derived import DerivedStreams
 from millstream.hosts.spark.job.graph import JobQuery
-from millstream.hosts.spark.job.kept_job import KeptJob
+from millstream.hosts.spark.job.kept_job import KeptJob, states_of
 from millstream.hosts.spark.job.streaming_job import HowOpen, RunningJob
+from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.meters import Meters
-from millstream.hosts.spark.runs import StartedQuery, done
-from millstream.hosts.spark.sources import FollowedFiles, Input, Parts
-from millstream.hosts.spark.spans import with_ends
-from millstream.kernels.saving.signatures import signature_of
+from millstream.hosts.spark.runs import StartedQuery, counted, done
+from millstream.hosts.spark.session import FILES, KEPT_AS, kept_as
+from millstream.hosts.spark.so_far import LeftOver
+from millstream.hosts.spark.sources import FollowedFiles, Input, Parts, ReadSoFar, partition_of
+from millstream.hosts.spark.spool import Spooled
+from millstream.kernels.batch import FOREVER
+from millstream.kernels.over.spec import AheadSpec, OverSpec
 from millstream.physical import nodes as physical
 from millstream.plan.reach import reaches
 
@@ -35,7 +41,7 @@ JOB = "job"
 """Where below the directory of checkpoints that of a pipeline's job is."""
 
 
-class SparkHistory(DeclaredInputs):
+class SparkHistory(DerivedStreams):
     """The part of the Spark host that knows the past of its streams, and that changes what runs."""
 
     _queries: dict[str, StartedQuery]
@@ -62,14 +68,17 @@ class SparkHistory(DeclaredInputs):
         """From which instant on a query that starts now with SINCE sees older rows of each stream; rows that wait for
         their order to be settled are still to come."""
         since = None if program.history is None else program.history.since
-        if since is None:
-            return ()
+        return () if since is None else self.waiting(program, since)
+
+    def waiting(self, program: ReadyQuery, since: int = FOREVER) -> tuple[tuple[str, int], ...]:
+        """From which instant on rows of each stream wait for their order to be settled; or `since`, if earlier."""
         entries = [(name, pushed_to(self.find(name))) for name in physical.streams_of(program.plan)]
         return tuple((name, since if own is None else min(since, own.settled + 1)) for name, own in entries)
 
     def history(self, stream: str) -> Any:
         """The rows of a stream so far: those that were pushed, in order of arrival, or what its source has."""
         entry = self.find(stream)
+        self._drawn([stream])
         pushed = pushed_to(entry)
         if pushed is not None:
             return pa.Table.from_batches([rows for _, rows, _ in pushed.chunks], schema=entry.stream.schema.arrow)
@@ -109,7 +118,7 @@ class SparkHistory(DeclaredInputs):
 
     def endless(self) -> list[StartedQuery]:
         """The queries that `start` is for: none that reads inputs which end is among them."""
-        queries = [query for query in self._queries.values() if not query.program.view]
+        queries = [q for q in self._queries.values() if not q.program.view or q.program.sink is not None]
         for query in queries:
             if not self._clockwork(query.program.plan).streaming:
                 raise EngineError(
@@ -148,30 +157,98 @@ class SparkHistory(DeclaredInputs):
         """Nothing runs yet that could go on meanwhile."""
 
     def alter(self, program: ReadyQuery) -> None:
-        """The job starts again with the new definition, which continues with the state of the old one."""
+        """The job of a streaming query starts again with the new definition. That continues with the state of the old
+        one, or with state that is computed from what the job has read."""
         old = self._alterable(program)
-        old.program = replace(program, sink=old.program.sink)
-        self._change(self._at_work)
+        if not self.is_streaming(program.plan):
+            self._take_over(old, program)
+            return
+        old.program, old.anew = replace(program, sink=old.program.sink), True
+        if old in self._at_work:
+            self._change(self._at_work)
+
+    def _take_over(self, old: StartedQuery, program: ReadyQuery) -> None:
+        """Rows so far are the old definition's; what the new one makes of them it does not give. Without kept rows its
+        state begins empty if it is another."""
+        same = states_of(old.program.plan) == states_of(program.plan)
+        self._drawn(physical.streams_of(program.plan))
+        if not any(pushed_to(self.find(name)) for name in physical.streams_of(program.plan)):
+            old.program = program
+            return
+        left = old.not_given(LeftOver(self, old).outcome().fetched)
+        old.rows += sum(table.num_rows for table in left)
+        old.deliver(left)
+        old.program = program
+        if not same:
+            since = self.begins(replace(program, history=FromHistory()))
+            waiting = () if since == 0 else self.waiting(program)
+            old.since, old.after = since, waiting
+        old.given = counted(LeftOver(self, old).outcome().fetched)
 
     def explain_alteration(self, program: ReadyQuery) -> list[str]:
-        self._alterable(program)
-        return ["the job starts again, and all state is reused"]
+        old = self._alterable(program)
+        how = "the job starts again" if self.is_streaming(program.plan) else "the new definition takes over"
+        if states_of(old.program.plan) == states_of(program.plan):
+            return [f"{how}, and all state is reused"]
+        return [f"{how}; all operators: computed again from {told}" for told in self.sources_of_history(program)]
+
+    def read_again(self, offsets: Mapping[str, Sequence[str]]) -> SessionInputs:
+        """The inputs of a job with just what these offsets name."""
+        entries: dict[str, Input] = {}
+        for name, given in offsets.items():
+            entry = self.find(name)
+            assert isinstance(entry, FollowedFiles | Parts | Spooled)
+            if isinstance(entry, Parts):
+                given = [json.dumps(part) for offset in given for part in entry.until(json.loads(offset))]
+            entries[name] = ReadSoFar(entry, tuple(given))
+        return self.inputs(Meters({}), streaming=True, entries=entries)
 
     def _alterable(self, program: ReadyQuery) -> StartedQuery:
         """The running query that a program may take the place of."""
-        old = self._in_a_job(program.name, "ALTER QUERY")
+        old = self._queries[program.name.lower()]
         if (old.program.columns, old.program.plan.schema.arrow.types) != (
             program.columns,
             program.plan.schema.arrow.types,
         ):
             raise UnsupportedError(f"{program.name} would have other columns", hint="name and cast them as they were")
-        if _states(old.program.plan) != _states(program.plan):
+        if old.ended or old.error is not None:
+            raise UnsupportedError(f"{program.name} has ended", hint="start the other query under another name")
+        before, after = states_of(old.program.plan), states_of(program.plan)
+        if why := self._why_not(old, program) if before != after else None:
             raise UnsupportedError(
-                f"{program.name} would need other state, which cannot be computed while a job runs",
-                detail="on Spark, a query that is altered continues with the state of its kernels",
+                f"{program.name} would need other state, which cannot be computed here",
+                detail=why,
                 hint="stop the query and start the other one WITH HISTORY",
             )
         return old
+
+    def _why_not(self, old: StartedQuery, program: ReadyQuery) -> str | None:
+        """Why the state of a definition cannot take the place of another's."""
+        streams = physical.streams_of(program.plan)
+        streaming = self.is_streaming(program.plan)
+        gives = _gives(old.program, streaming), _gives(program, streaming)
+        if None not in gives and (gives[0] != gives[1] or gives[0] == LATER):
+            return f"rows have their results {gives[0]}, and then {gives[1]}: some would have two, or none"
+        if old.paused:
+            return "it is paused"
+        if not streaming:
+            if old.program.sink is not None:
+                return "its sink would get rows before the inputs end"
+            shared = {*states_of(old.program.plan)} & {*states_of(program.plan)}
+            kept = all(self.find(name).stream.keep is not None for name in streams)
+            return "some operators would keep their state, and others begin empty" if shared and not kept else None
+        if kept_as(self.spark) != FILES:
+            return f"{KEPT_AS} is not {FILES}"
+        known = {name for query in self._at_work or [old] for name in physical.streams_of(query.program.plan)}
+        for name in streams:
+            entry = self.find(name)
+            if name not in known:
+                return f"the job does not read {entry.stream.name}"
+            if partition_of(entry.stream) is not None:
+                return f"{entry.stream.name} is partitioned by a key, and state is kept where it is read"
+            if not isinstance(entry, FollowedFiles | Parts | Spooled):
+                return f"{entry.stream.name} is a streaming DataFrame, whose rows cannot be read again"
+        return None
 
     def pause(self, name: str) -> None:
         """The job starts again, and no rows reach the query."""
@@ -240,10 +317,23 @@ def _kernels(plan: physical.Physical) -> set[physical.Physical]:
     return {node for node in physical.walk(plan) if is_exchange(node)}
 
 
-def _states(plan: physical.Physical) -> list[str]:
-    """What the kernels of a plan keep."""
-    nodes = physical.walk(fused(with_ends(plan)))
-    return [signature_of(node.spec).digest for node in nodes if isinstance(node, physical.Apply) and is_exchange(node)]
+AT_ONCE, IN_ORDER, PASSED = "as they come", "in order of time", "when time has passed them"
+LATER = "when later rows have come"
+
+
+def _gives(program: ReadyQuery, streaming: bool) -> str | None:
+    """When each row of a query gets its result; None if results do not belong to rows."""
+    nodes = list(physical.walk(program.plan))
+    specs = [node.spec for node in nodes if isinstance(node, physical.Apply) and is_exchange(node)]
+    by_row = all(isinstance(spec, OverSpec | AheadSpec) for spec in specs)
+    if program.relation or not by_row or sum(isinstance(node, physical.Source) for node in nodes) != 1:
+        return None
+    if any(isinstance(spec, AheadSpec) for spec in specs):
+        return LATER
+    if any(isinstance(spec, OverSpec) and spec.waits for spec in specs):
+        return PASSED
+    # a stage of a streaming job waits for time to pass a row in any case
+    return AT_ONCE if not specs and streaming else PASSED if streaming else IN_ORDER
 
 
 def _bounded(entry: Input) -> Input:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -16,7 +16,7 @@ from millstream.errors import EngineError, MillstreamError
 from millstream.hosts.contract import Counts, Left, Progress, ReadyQuery, Report, Shared, not_running
 from millstream.hosts.results import Admit, Gate, ResultLog
 from millstream.hosts.spark import streaming
-from millstream.hosts.spark.apart import WRITTEN, run_apart
+from millstream.hosts.spark.apart import run_apart
 from millstream.hosts.spark.declared import ReadTable, pushed_to
 from millstream.hosts.spark.history import JOB
 from millstream.hosts.spark.job.bounded import settle
@@ -26,11 +26,10 @@ from millstream.hosts.spark.job.sharing import shared_filters
 from millstream.hosts.spark.job.streaming_job import HowOpen, RunningJob, StreamingJob, start_job
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
-from millstream.hosts.spark.meters import Meters, StreamMeter
+from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.programs import Programs
 from millstream.hosts.spark.runs import StartedQuery
 from millstream.hosts.spark.session import exchanges_of, refuse_setting
-from millstream.hosts.spark.sinks import look_at_output
 from millstream.hosts.spark.so_far import LeftOver, content_of
 from millstream.hosts.spark.sources import FollowedFiles, PushedRows
 from millstream.hosts.spark.spool import Spooled
@@ -85,6 +84,8 @@ class SparkHost(Programs):
     # -- streams, tables and queries -------------------------------------------------------------------------------
 
     def start(self, program: ReadyQuery) -> None:
+        program = self.kept_by(program)
+        self._drawn(physical.streams_of(program.plan))
         for node in physical.walk(program.plan):
             why = getattr(node.spec, "why", "") if isinstance(node, physical.Apply) else ""
             if why:
@@ -104,6 +105,7 @@ class SparkHost(Programs):
 
     def stop(self, name: str) -> Left:
         query = self._queries.pop(name.lower())
+        self._drawn(physical.streams_of(query.program.plan))
         if query in self._at_work:
             self._change([each for each in self._at_work if each is not query])
         left = None
@@ -138,7 +140,11 @@ class SparkHost(Programs):
 
     def finish(self) -> None:
         """All inputs end: followed files with those that are there; a generator without end has brought nothing."""
-        self._run(self._left(), None)
+        left = self._left()
+        for query in left:
+            if query.program.view and query.program.sink is not None:
+                self._run([query], None)  # others read its rows
+        self._run([query for query in left if not query.ended], None)
         self._finished = True
 
     def _left(self) -> list[StartedQuery]:
@@ -146,6 +152,7 @@ class SparkHost(Programs):
         for name, entry in self._inputs.items():
             if isinstance(entry, FollowedFiles | Spooled):
                 self._inputs[name] = entry.as_bounded()
+        self._drawn(self._inputs, ends=True)
         left = [query for query in self._queries.values() if not query.ended]
         return [query for query in left if self._streaming_of(query) is False]
 
@@ -164,10 +171,13 @@ class SparkHost(Programs):
     def run(self, names: tuple[str, ...], report: Report | None = None) -> None:
         """Run these queries over their declared sources; those that also wait for pushed rows run at `finish`."""
         chosen = [self._queries[name.lower()] for name in names]
+        ready = [s for q in chosen if not self._waits(q.program.plan) for s in physical.streams_of(q.program.plan)]
+        self._drawn([*ready, *names], ends=True)
         self._run([q for q in chosen if not q.ended and not self._waits(q.program.plan)], report)
 
     def _waits(self, plan: physical.Physical) -> bool:
-        return any(isinstance(self.find(name), PushedRows) for name in physical.streams_of(plan))
+        streams = physical.streams_of(plan)
+        return any(isinstance(self.find(s), PushedRows) and not self._is_drawn_fully(s) for s in streams)
 
     def _run(self, queries: list[StartedQuery], report: Report | None) -> None:
         self._interrupted = False
@@ -292,9 +302,16 @@ class SparkHost(Programs):
         name: str | None,
         open_: bool | int | None = None,
         streams: Sequence[str] | None = None,
+        altered: Collection[str] = (),
     ) -> StreamingJob:
         """All queries over streaming inputs as one job."""
         queries = self.endless()
+        self.require_place()
+        by_name = {query.program.name.lower(): query for query in queries}
+        for changed in altered:
+            if changed.lower() not in by_name:
+                raise EngineError(f"no query named {changed} is altered", hint="queries: " + ", ".join(by_name))
+            by_name[changed.lower()].anew = True
         names = [query.program.name for query in queries]
         kept = KeptJob.read(self.spark, checkpoint, ())
         opened = self.how_open(exchanges_of(self.spark, open_), queries, kept, streams, all_of=True)
@@ -337,17 +354,19 @@ class SparkHost(Programs):
         given = {known.lower(): function for known, function in (functions or {}).items()}
         started = {query.program.name.lower(): query for query in queries}
 
-        def deliver(name: str, rows: pa.Table) -> None:
+        def deliver(name: str, rows: pa.Table, batch: int) -> None:
             running = self._queries.get(name.lower()) or started.get(name.lower())
-            if running is None:
-                return  # of a query that is gone
+            if running is None or batch <= running.delivered:
+                return  # of a query that is gone, or of a micro-batch that is repeated because the job was stopped
+            running.delivered = batch
             # Spark's next micro-batch waits with this one for readers that must not miss a row
             self._gate.pass_(next(iter(running.results.feeds)), self._stop.is_set)
             running.deliver([rows])
 
-        return start_job(
+        asked = [query.asked(inputs) for query in queries]
+        job = start_job(
             self.spark,
-            [query.asked(inputs) for query in queries],
+            asked,
             inputs,
             [entry.stream for entry in self._inputs.values()],
             checkpoint,
@@ -358,7 +377,11 @@ class SparkHost(Programs):
             name,
             self._beats().path,
             opened,
+            self.read_again,
         )
+        for query, one in zip(queries, asked, strict=True):
+            query.anew = query.anew and query.program is not one.program
+        return job
 
     def _run_apart(self, queries: list[StartedQuery], base: str, report: Report | None) -> None:
         def start(query: StartedQuery, meters: Meters) -> StreamingQuery:
@@ -404,35 +427,6 @@ class SparkHost(Programs):
         if query in self._at_work:
             self._change([each for each in self._at_work if each is not query])
 
-    def start_streaming(
-        self, program: ReadyQuery, checkpoint: str, trigger: Trigger | None = None, meters: Meters | None = None
-    ) -> StreamingQuery:
-        """Run a program as a streaming query into its sink, resuming from `checkpoint` if there is one.
-
-        A query that is the same as the one that began there goes on with its plan, whatever the settings are now;
-        another one goes on if all its state is the same.
-        """
-        kept = KeptPlan.read(self.spark, checkpoint, program)
-        if kept is not None:
-            program = kept.resumed(program)
-        else:
-            look_at_output(program, checkpoint)
-        running = self._queries.get(program.name.lower())
-
-        def deliver(rows: pa.Table) -> None:
-            if running is not None:
-                # Spark's next micro-batch waits with this one for readers that must not miss a row
-                self._gate.pass_(next(iter(running.results.feeds)), self._stop.is_set)
-                running.rows += rows.num_rows
-                running.deliver([rows])
-
-        branches, built = self._built(program, 0, meters, dry=False, rows=False, kept=kept)
-        # before anything is read: what does not fit is refused at the start
-        streams = [self.find(name).stream for name in physical.streams_of(program.plan)]
-        KeptPlan.of(program, built.stages, streams, built.fed, built.records).follow(kept, self.spark, checkpoint)
-        written = StreamMeter() if meters is None else meters[WRITTEN + program.name]
-        return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
-
     # -- output ----------------------------------------------------------------------------------------------------
 
     def _running(self, name: str) -> StartedQuery:
@@ -467,6 +461,7 @@ class SparkHost(Programs):
 
     def content(self, name: str, at: int | None) -> pa.Table:
         running = self._running(name)
+        self._drawn(physical.streams_of(running.program.plan))
         if running.error is not None:
             raise running.error
         return content_of(self, running, at)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.results import Gate
+from millstream.hosts.spark import streaming
+from millstream.hosts.spark.apart import WRITTEN
 from millstream.hosts.spark.branches import Branch
 from millstream.hosts.spark.build import BranchBuilder, arranged, fused, fuses_joins, puts_together
 from millstream.hosts.spark.explain import explained
 from millstream.hosts.spark.failures import telling
 from millstream.hosts.spark.history import SparkHistory
 from millstream.hosts.spark.kept_plan import KeptPlan
-from millstream.hosts.spark.meters import Meters
+from millstream.hosts.spark.meters import Meters, StreamMeter
 from millstream.hosts.spark.session import send_whole
+from millstream.hosts.spark.sinks import look_at_output
 from millstream.hosts.spark.sources import Reading, partition_read
 from millstream.hosts.spark.spool import Spooled
+from millstream.hosts.spark.streaming import Trigger
 from millstream.hosts.spark.surface import surface
 from millstream.physical import nodes as physical
 from millstream.physical.partials import with_records
@@ -22,10 +29,14 @@ from millstream.plan_form import python_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 
 class Programs(SparkHistory):
     """The part of the Spark host that makes DataFrames of plans."""
+
+    trigger: Trigger | None
+    _gate: Gate
 
     def branches(
         self, program: ReadyQuery, since: int = 0, meters: Meters | None = None, dry: bool = False, rows: bool = False
@@ -62,6 +73,35 @@ class Programs(SparkHistory):
             builder.partitioned_by = self._partitioned_by
             builder.records = puts_together(self.spark) if kept is None else kept.records
             return builder.build(program.plan, rows), builder
+
+    def start_streaming(
+        self, program: ReadyQuery, checkpoint: str, trigger: Trigger | None = None, meters: Meters | None = None
+    ) -> StreamingQuery:
+        """Run a program as a streaming query into its sink, resuming from `checkpoint` if there is one.
+
+        A query that is the same as the one that began there goes on with its plan, whatever the settings are now;
+        another one goes on if all its state is the same.
+        """
+        kept = KeptPlan.read(self.spark, checkpoint, program)
+        if kept is not None:
+            program = kept.resumed(program)
+        else:
+            look_at_output(program, checkpoint)
+        running = self._queries.get(program.name.lower())
+
+        def deliver(rows: pa.Table) -> None:
+            if running is not None:
+                # Spark's next micro-batch waits with this one for readers that must not miss a row
+                self._gate.pass_(next(iter(running.results.feeds)), self._stop.is_set)
+                running.rows += rows.num_rows
+                running.deliver([rows])
+
+        branches, built = self._built(program, 0, meters, dry=False, rows=False, kept=kept)
+        # before anything is read: what does not fit is refused at the start
+        streams = [self.find(name).stream for name in physical.streams_of(program.plan)]
+        KeptPlan.of(program, built.stages, streams, built.fed, built.records).follow(kept, self.spark, checkpoint)
+        written = StreamMeter() if meters is None else meters[WRITTEN + program.name]
+        return streaming.start(program, branches, checkpoint, trigger or self.trigger, deliver, written)
 
     def to_dataframe(self, program: ReadyQuery) -> DataFrame:
         """The program as a DataFrame, streaming if any of its inputs is."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,17 +44,23 @@ class StartedQuery:
     results: ResultLog
     rows: int = 0
     late: int = 0
+    delivered: int = -1
+    """the last micro-batch whose rows it has given"""
     ended: bool = False
     paused: bool = False
     after: tuple[tuple[str, int], ...] = ()
     """of each stream the instant from which on it also sees rows that came before it"""
+    anew: bool = False
+    """whether its definition changed, so that its state is computed from what was read before"""
     job: str = ""
     """the place of the streaming job that it runs in"""
     error: MillstreamError | None = None
+    given: Counter[str] = field(default_factory=Counter)
+    """of rows that it has given already, how many; what comes of all its inputs has them, too"""
 
     def asked(self, around: Surroundings) -> JobQuery:
         """The query for a streaming job."""
-        return JobQuery(self.program, around, after=self.after, paused=self.paused)
+        return JobQuery(self.program, around, after=self.after, paused=self.paused, anew=self.anew)
 
     def deliver(self, tables: list[pa.Table]) -> None:
         for table in tables:
@@ -63,9 +70,19 @@ class StartedQuery:
     def end(self, outcome: Outcome) -> None:
         """All inputs have ended, and that is what came of it."""
         self.ended = True
-        self.rows += outcome.count
-        self.deliver(outcome.fetched)
+        fresh = self.not_given(outcome.fetched)
+        self.rows += outcome.count - sum(table.num_rows for table in outcome.fetched)
+        self.rows += sum(table.num_rows for table in fresh)
+        self.deliver(fresh)
         self.results.close()
+
+    def not_given(self, tables: list[pa.Table]) -> list[pa.Table]:
+        """Of all that has come of its rows, what it has not given yet."""
+        left, fresh = self.given.copy(), []
+        for table in tables if left else ():
+            places = [place for place, row in enumerate(_rows(table)) if not _takes(left, row)]
+            fresh.append(table.take(pa.array(places, pa.int64())))
+        return fresh if self.given else tables
 
     def fetched(self) -> pa.Table:
         """The rows that nobody has fetched before."""
@@ -76,6 +93,21 @@ class StartedQuery:
     def fail(self, error: MillstreamError) -> None:
         self.error = error
         self.results.close(error)
+
+
+def counted(tables: list[pa.Table]) -> Counter[str]:
+    """How often each row is there."""
+    return Counter(row for table in tables for row in _rows(table))
+
+
+def _rows(table: pa.Table) -> Iterator[str]:
+    # names may repeat
+    return map(repr, zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _takes(left: Counter[str], row: str) -> bool:
+    left[row] -= 1
+    return left[row] >= 0
 
 
 def watched(spark: SparkSession, work: Callable[[], T], stop: Event, look: Callable[[], None]) -> T | None:

@@ -73,15 +73,22 @@ class LeftOver:
         reads_tables = any(isinstance(node, StoredTable) for node in walk(program.plan))
         return program.sink is not None or self._query.results.has_readers or reads_tables
 
+    @property
+    def upto(self) -> int:
+        """How far time has come."""
+        return min(until.upto for until in self._until.values())
+
     def deliver(self) -> None:
         """Give it to whom the query gives its rows."""
+        self._query.end(self.outcome())
+
+    def outcome(self) -> Outcome:
         if not any(until.has_rows(0 if self._query.after else self._query.since) for until in self._until.values()):
-            self._query.end(Outcome())
-            return
+            return Outcome()
         inputs = self._host.inputs(Meters({}), streaming=False, until=self._until)
         asked = JobQuery(self._query.program, inputs, self._query.since, after=self._query.after)
         readers, spark = {inputs.number: inputs}, self._host.spark
         # Outer joins give rows in the order of their starts, so a row that is final waits for others that began before
         # it. In one bucket it waits for the same rows as in-process.
         [outcome] = done(spark, lambda: run_together(spark, [asked], readers, 1, ends=False))
-        self._query.end(outcome)
+        return outcome

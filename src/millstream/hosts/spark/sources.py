@@ -32,7 +32,7 @@ from millstream.hosts.spark.blobs import SEQ, TIME, from_batch, layout_of
 from millstream.hosts.spark.branches import Branch, Clockwork, rows_ddl
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.session import cores_of
-from millstream.hosts.spark.steps import Numbered, Opening
+from millstream.hosts.spark.steps import Arrows, Batches, Numbered, Opening
 from millstream.hosts.spark.tables import arrow_frame
 from millstream.hosts.spark.times import time_sql, zone_of
 from millstream.kernels.batch import BEGIN, Batch
@@ -258,10 +258,13 @@ class FollowedFiles:
         if node.side == "late":
             return no_rows(reading, node.schema)
         df = followed(reading.spark, str(self.options["path"]))
-        read = ReadPaths(reading.entry(self.stream, node), tuple(self.options.items()))
-        branch = fresh(df, node.schema, reading.clockwork, self.stream, read)
+        branch = fresh(df, node.schema, reading.clockwork, self.stream, self.opening(node, reading))
         column = partition_of(self.stream)
         return branch if column is None else replace(branch, partition=_directory_hash(column))
+
+    def opening(self, node: Source, reading: Reading) -> Opening:
+        """How rows enter a worker that is given paths."""
+        return ReadPaths(reading.entry(self.stream, node), tuple(self.options.items()))
 
     def as_bounded(self) -> Files:
         """The files that are there now, as if no others ever came."""
@@ -288,20 +291,29 @@ class Parts:
     def branch(self, node: Source, reading: Reading) -> Branch:
         if node.side == "late":
             return no_rows(reading, node.schema)
-        entry, source, own = reading.entry(self.stream, node), self.source, partition_of(self.stream)
-        if isinstance(source, DivisiblePastAndLive):
-            source = entry.narrowed(source)
+        opening, own = self.opening(node, reading), partition_of(self.stream)
         if not self.bounded:
             from millstream.hosts.spark.parts import followed_parts
 
             df = followed_parts(reading.spark, self.stream)
-            branch = fresh(df, node.schema, reading.clockwork, self.stream, ReadParts(entry, source))
+            branch = fresh(df, node.schema, reading.clockwork, self.stream, opening)
             return branch if own is None else replace(branch, partition=_PART)
         parts = () if reading.dry else tuple(map(json.dumps, self._all_parts()))
         df = reading.spark.range(0, len(parts), 1, tasks_for(reading.spark, len(parts)))
-        read = ReadParts(entry, source, parts)
+        read = replace(opening, parts=parts)
         branch = Branch(df, node.schema, reading.clockwork, read, bits=FILE_BITS + len(parts).bit_length())
         return branch if own is None else replace(branch, partition=_numbered([_part_of(part) for part in parts]))
+
+    def opening(self, node: Source, reading: Reading) -> ReadParts:
+        """How rows enter a worker that is given parts."""
+        entry, source = reading.entry(self.stream, node), self.source
+        return ReadParts(entry, entry.narrowed(source) if isinstance(source, DivisiblePastAndLive) else source)
+
+    def until(self, offset: Offset) -> list[Offset]:
+        """What there is from the beginning up to an offset."""
+        if isinstance(self.source, DivisiblePastAndLive) and "past" not in offset:
+            offset = {**self.source.latest(self.source.initial()), **offset}
+        return self.source.parts(self.source.initial(), offset)
 
     def _all_parts(self) -> list[Offset]:
         begin = self.source.initial()
@@ -383,6 +395,51 @@ def _numbered(partitions: Sequence[str]) -> str:
     known: dict[str, int] = {}
     numbers = [str(known.setdefault(partition, len(known))) for partition in partitions]
     return f"element_at(array({', '.join(numbers) or '0'}), CAST(id AS INT) + 1)"
+
+
+class ReadTwice(Protocol):
+    """A source without an end whose rows can be read again, from what Spark's offsets name."""
+
+    stream: StreamDef
+
+    def opening(self, node: Source, reading: Reading) -> Opening:
+        """How rows enter a worker that is given those names."""
+        ...
+
+
+@dataclass
+class ReadSoFar:
+    """What a streaming job has read of a source, in the order of its micro-batches."""
+
+    entry: ReadTwice
+    given: tuple[str, ...]
+    """paths of files, or descriptions of parts"""
+    streaming: bool = True
+
+    def __post_init__(self) -> None:
+        self.stream = self.entry.stream
+
+    def branch(self, node: Source, reading: Reading) -> Branch:
+        df = reading.spark.range(0, len(self.given), 1, tasks_for(reading.spark, len(self.given)))
+        opening = Named(self.entry.opening(node, reading), self.given)
+        return fresh(df, node.schema, reading.clockwork, self.stream, opening)
+
+    def size(self) -> int | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Named:
+    """An opening that is given numbers of names, which go to the tasks in order."""
+
+    opening: Opening
+    names: tuple[str, ...]
+
+    def __call__(self, arrows: Arrows) -> Batches:
+        return self.opening(
+            pa.RecordBatch.from_pydict({"name": [self.names[number] for number in batch.column(0).to_pylist()]})
+            for batch in arrows
+        )
 
 
 def tasks_for(spark: SparkSession, parts: int) -> int:

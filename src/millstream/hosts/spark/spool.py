@@ -55,8 +55,12 @@ class Spooled:
     def branch(self, node: physical.Source, reading: Reading) -> Branch:
         if node.side == "late":
             return no_rows(reading, node.schema)
-        step = ReadSpool(reading.entry(self.stream, node))
-        return fresh(followed(reading.spark, str(self._home())), node.schema, reading.clockwork, self.stream, step)
+        df = followed(reading.spark, str(self._home()))
+        return fresh(df, node.schema, reading.clockwork, self.stream, self.opening(node, reading))
+
+    def opening(self, node: physical.Source, reading: Reading) -> ReadSpool:
+        """How rows enter a worker that is given paths."""
+        return ReadSpool(reading.entry(self.stream, node))
 
     def as_bounded(self) -> PushedRows:
         """What was pushed, as if nothing else ever came."""

@@ -67,13 +67,16 @@ def job_frame(
     kept: str = VARIABLES,
     ends: bool = True,
     at_work: Callable[[str], AnyWork] | None = None,
+    joins: str | None = None,
 ) -> DataFrame:
     """All rows of all outlets, packed; `readers` are by the number of the session.
 
     It has at least so many levels: Spark counts them in a checkpoint, also when queries have gone that needed them.
     `beats` is the file that tells of heartbeats in a streaming job, `kept` says how it keeps state. A bounded run that
     does not end (`ends`) gives what is final so far. In an open job, which keeps state in files, `at_work` gives what
-    takes the place of each piece of `open_work`, and what stages tell of themselves comes with the rows.
+    takes the place of each piece of `open_work`, and what stages tell of themselves comes with the rows. With `joins`
+    it is a batch job over what was read before, which leaves the state of these stages beside that of others; that is
+    how far time had come, as an offset of the clock.
     """
     # not before there is a job: importing the host must not import pyspark
     from millstream.hosts.spark.job.levels import BoundedLevel, FileLevel, LevelProcessor
@@ -86,7 +89,7 @@ def job_frame(
     spread = _spread(graph, streaming, ends)
     packed = _read(spark, graph, readers, spread, at_work)
     if streaming and max(graph.levels, levels):
-        packed = packed.unionAll(_time(spark, graph, readers, spread, beats, at_work))
+        packed = packed.unionAll(_time(spark, graph, readers, spread, beats, at_work, joins))
     beside = list(graph.at(0))
     if streaming and beside:
         packed = metered_stages(packed, beside).where(f"port != {TOLD}")
@@ -97,13 +100,15 @@ def job_frame(
         if streaming and kept == FILES:
             # something to compute: otherwise Spark hands rows of a Python worker to an exchange that cannot write them
             by_bucket = packed.where("bucket >= 0").repartition(min(graph.buckets, cores_of(spark)), "bucket")
-            work: AnyWork = FileLevel(level, stages, spread) if at_work is None else at_work(_level(level))
+            work: AnyWork = (
+                FileLevel(level, stages, spread, joins is not None) if at_work is None else at_work(_level(level))
+            )
             packed = by_bucket.mapInArrow(work, JOB_ROWS)
         elif streaming:
             packed = stateful(packed, LevelProcessor(stages, spread), JOB_ROWS, "None", kept)
         else:
             packed = _together(packed, graph.buckets).mapInArrow(BoundedLevel(stages, spread), JOB_ROWS)
-        if streaming and at_work is None:
+        if streaming and joins is None and at_work is None:
             packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
     return packed.where("stage < 0" if at_work is None else f"stage < 0 OR port = {TOLD}")
 
@@ -213,12 +218,17 @@ def _time(
     spread: Spread,
     beats: str,
     at_work: Callable[[str], AnyWork] | None,
+    joins: str | None,
 ) -> DataFrame:
     """Heartbeats for all sources, last in the union: it is asked for the time when all others know what they read."""
     from millstream.hosts.spark.job.clock import TellTime, clock_frame
 
     timed = _timed(graph, readers)
     work: AnyWork = TellTime(timed, spread) if at_work is None else at_work(_TIME)
+    if joins is not None:
+        from pyspark.sql import functions as F
+
+        return spark.range(1).select(F.lit(joins)).mapInArrow(work, JOB_ROWS)
     return clock_frame(spark, timed, beats).mapInArrow(work, JOB_ROWS)
 
 

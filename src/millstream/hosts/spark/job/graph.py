@@ -87,6 +87,8 @@ class JobQuery:
     """whether joins share an exchange with the kernels below them; those of older checkpoints do not"""
     records: bool = True
     """whether groups of relations may keep records, so that partials come to them; those of older checkpoints do not"""
+    anew: bool = False
+    """whether its state may be computed from what was read before, if it is not what was kept"""
 
     @property
     def plan(self) -> Physical:

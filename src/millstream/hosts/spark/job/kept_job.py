@@ -16,11 +16,13 @@ from millstream import plan_form
 from millstream.catalog import StreamDef
 from millstream.expressions.python_calls import PythonCode
 from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.spark.build import fused, is_exchange
 from millstream.hosts.spark.checkpoints import JOB_PLACE
 from millstream.hosts.spark.job.graph import JobGraph, JobQuery, Surroundings
 from millstream.hosts.spark.kept_plan import KeptStage, another_query, read_text, told_stage, write_text
 from millstream.hosts.spark.session import FILES, VARIABLES
-from millstream.physical.nodes import Source
+from millstream.hosts.spark.spans import with_ends
+from millstream.physical.nodes import Apply, Physical, Source, walk
 from millstream.records import dataclass
 
 if TYPE_CHECKING:
@@ -149,16 +151,20 @@ class KeptJob:
         """What runs when a query is started on the checkpoint: the plan that ran before, if it is the same query."""
         old = self.find(query.program.name)
         if old is None:
-            return replace(query, generation=self.generations)
+            return replace(query, generation=self.generations, anew=False)
         program = query.program
+        if query.anew and states_of(program.plan) != states_of(old.program.plan):
+            # new queries begin empty: it shares nothing with them
+            return replace(query, generation=self.generations + 1)
         if program.bound is not None and program.bound == old.program.bound:
             program = replace(program, plan=old.program.plan)
         apart = old.apart if program.plan == old.program.plan else None
-        return replace(query, program=program, generation=old.generation, apart=apart, fed=old.fed, records=old.records)
+        now = replace(query, program=program, generation=old.generation, apart=apart, fed=old.fed, records=old.records)
+        return replace(now, anew=False)
 
     def state_name(self, query: JobQuery, place: int) -> str:
         """The name of the state of a query's stage."""
-        old = self.find(query.program.name)
+        old = None if query.anew else self.find(query.program.name)
         return old.names[place] if old is not None and place < len(old.names) else new_name(query, place)
 
     def refuse_streams(self, streams: Sequence[StreamDef]) -> None:
@@ -180,10 +186,17 @@ class KeptJob:
                 continue
             if old.program.sink != new.program.sink:
                 raise another_query(f"rows of query {new.program.name} went to another sink")
+            if old.generation != new.generation:
+                continue  # its state is computed anew
             for number, (was, is_) in enumerate(zip_longest(old.stages, new.stages), 1):
                 if was is None or is_ is None or was.signature != is_.signature:
                     what = f"stage {number} of query {new.program.name}"
                     raise another_query(f"{what} was {told_stage(was)} and is now {told_stage(is_)}")
+
+
+def states_of(plan: Physical) -> list[Physical]:
+    """What the state of a plan follows from: its kernels, with all that is below them."""
+    return [node for node in walk(fused(with_ends(plan))) if isinstance(node, Apply) and is_exchange(node)]
 
 
 def new_name(query: JobQuery, place: int) -> str:

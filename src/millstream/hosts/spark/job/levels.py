@@ -206,18 +206,20 @@ class FileLevel:
     level: int
     stages: tuple[LevelStage, ...]
     spread: Spread
+    joins: bool = False
+    """whether these stages are new beside those whose state the micro-batch has left"""
 
     def __call__(self, arrows: Arrows) -> Arrows:
         from millstream.hosts.spark.file_state import FileValue, state_directory
 
         rows: dict[int, list[TakenRow]] = {}
         yield from by_bucket(arrows, [stage.number for stage in self.stages], rows)
-        level = StreamingLevel(self.stages, self.spread)
+        level = StreamingLevel(self.stages, self.spread, self.joins)
         directory, number = state_directory()
         for bucket, own in rows.items():
-            value = FileValue(directory / f"level-{self.level}" / str(bucket), number)
+            value = FileValue(directory / f"level-{self.level}" / str(bucket), number + self.joins)
             yield from level.take(LevelStore(value), bucket, own)
-            value.save()
+            value.amend() if self.joins else value.save()
         spare_collector()
 
 
@@ -260,7 +262,8 @@ TakenRow = tuple[Any, ...]
 class StreamingLevel:
     """The stages of a level on the buckets of a task."""
 
-    def __init__(self, stages: tuple[LevelStage, ...], spread: Spread) -> None:
+    def __init__(self, stages: tuple[LevelStage, ...], spread: Spread, joins: bool = False) -> None:
+        self._joins = joins
         self._stages = {stage.number: stage for stage in stages}
         self._runs = {stage.number: StageRun(stage.stage, stage.name) for stage in stages}
         self._names = [stage.name for stage in stages]
@@ -286,10 +289,14 @@ class StreamingLevel:
         if not met:
             return
         store.load()
+        if self._joins:
+            # what a try left that came to nothing
+            store.forget_others(store.heads.keys() - set(self._names))
         for number in met:
             told = arrived.get(number, []), beats.get(number, []), heard.get(self._stages[number].name, ())
             yield from self._advance(store, number, bucket, *told, now)
-        store.forget_others(self._names)
+        if not self._joins:
+            store.forget_others(self._names)
         store.save()
 
     def _advance(

@@ -105,7 +105,10 @@ class LiveQueries:
 
     def _changed(self, before: KeptJob, queries: Sequence[JobQuery]) -> JobSet:
         """Other queries on the state of a job."""
-        graph = self._built([before.resumed(query) for query in queries], before)
+        resumed = [before.resumed(query) for query in queries]
+        if any(query.anew for query in resumed):
+            raise UnsupportedError("the job must be started again to compute the state of a query anew")
+        graph = self._built(resumed, before)
         now = KeptJob.of(graph, self._streams, before, before.kept, before.levels, self._outlets.functions)
         before.refuse_another(now)
         return self._set(now, graph)

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 TakeBatch = Callable[["DataFrame", int], Any]
 """A function of the user's: the rows of a micro-batch and its number, as `foreachBatch` of Spark has it."""
 
-Deliver = Callable[[pa.Table], None]
+Deliver = Callable[[str, pa.Table, int], None]
+"""What takes the rows that a query gives in a micro-batch, which may be repeated: its name, the rows, and the number"""
 
 WRITTEN = "outlet INT, task INT, directory STRING, rows BIGINT, blob BINARY"
 _WRITTEN = pa.schema(
@@ -165,7 +166,7 @@ class Outlets:
 
     spark: SparkSession
     checkpoint: str
-    deliver: Callable[[str, pa.Table], None]
+    deliver: Deliver
     functions: dict[str, TakeBatch] = field(default_factory=dict)
     prepare: Callable[[int], None] = lambda _: None
     isolate: Callable[[int], bool] = lambda _: False
@@ -304,7 +305,7 @@ class Outlets:
             table = exact(pa.Table.from_batches(own, layouts[number]), program.plan.schema, program.columns)
             self.rows[number] = self.rows.get(number, 0) + table.num_rows
             if number not in self._sinks:
-                self.deliver(program.name, table)
+                self.deliver(program.name, table, batch)
             elif batch > self._ledger["batch"]:
                 # together: a micro-batch that is repeated may have its rows in another order
                 for rows_ in table.combine_chunks().to_batches():

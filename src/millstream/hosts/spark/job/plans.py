@@ -182,6 +182,11 @@ class PlanFiles:
         _unlink(path for path in self._directory.glob("work-*") if path.name.rpartition("-")[2] not in used)
 
 
+def forget_from(directory: Path, batch: int) -> None:
+    """Let micro-batches from this one on, if they are repeated, run with the queries of then."""
+    _unlink(path for path in directory.glob("batch-*.json") if int(path.stem.removeprefix("batch-")) >= batch)
+
+
 def _unlink(paths: Iterable[Path]) -> None:
     for path in list(paths):
         path.unlink(missing_ok=True)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
-
-import pyarrow as pa
 
 from millstream.catalog import StreamDef
 from millstream.errors import EngineError, MillstreamError, UnsupportedError
 from millstream.hosts.spark.build import first_buckets, idle_of, puts_together
 from millstream.hosts.spark.failures import telling, translated
+from millstream.hosts.spark.job.backfill import Again, backfill
 from millstream.hosts.spark.job.frames import job_frame
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
 from millstream.hosts.spark.job.kept_job import KeptJob, new_name, refuse_unfit
 from millstream.hosts.spark.job.live import LiveQueries, refuse_missing_code, widened
-from millstream.hosts.spark.job.outlets import Outlets, TakeBatch
+from millstream.hosts.spark.job.outlets import Deliver, Outlets, TakeBatch
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.meters import STAGE_METRICS, Meters, numbers_of
 from millstream.hosts.spark.runs import StartedQuery
@@ -247,14 +246,16 @@ def start_job(
     streams: Sequence[StreamDef],
     checkpoint: str,
     trigger: Trigger | None,
-    deliver: Callable[[str, pa.Table], None],
+    deliver: Deliver,
     functions: Mapping[str, TakeBatch],
     buckets: int | None = None,
     name: str | None = None,
     beats: str = "",
     opened: HowOpen | None = None,
+    again: Again | None = None,
 ) -> StreamingJob:
-    """Start queries as one job, resuming from `checkpoint` if there is one; `beats` is the file of heartbeats.
+    """Start queries as one job, resuming from `checkpoint` if there is one; `beats` is the file of heartbeats, `again`
+    gives what was read before.
 
     `functions` are by the names of queries in lower case. With `opened`, queries may come and go while it runs.
     """
@@ -296,6 +297,14 @@ def start_job(
         now = KeptJob.of(graph, streams, kept, kept_as(spark), levels, outlets.functions)
         if kept is not None:
             kept.refuse_another(now)
+            anew = [query for query in graph.queries if query.anew]
+            if anew and graph.at(0):
+                raise UnsupportedError(
+                    "the state of a query cannot be computed anew in a job with a source that is partitioned by a key",
+                    hint="stop the query and start the other one WITH HISTORY",
+                )
+            if anew and again is not None:
+                backfill(spark, checkpoint, kept, anew, again)
         read = {inputs.number: inputs}
         at_work = None if live is None else live.files.at_work
         packed = job_frame(
