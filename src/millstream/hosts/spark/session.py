@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,9 @@ CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 """Whether Spark refuses, among others, several operators that keep one value each."""
 REMOTE_TASKS = 8
 """Tasks of an exchange on Spark Connect, which does not tell how many cores there are."""
+
+_LONGEST_PLACE = 60
+"""Bytes of a directory's name, so that sockets in it have names that the system takes."""
 
 EMBEDDED_HINT = "the in-process engine needs neither Java nor Spark: ms.connect()"
 
@@ -219,8 +223,20 @@ def _settings(master: str) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(_local_cores(master)),
             "spark.python.daemon.module": "millstream.hosts.spark.workers",
             "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
+            **_sockets(),
         }
     return settings
+
+
+def _sockets() -> dict[str, str]:
+    """How workers are connected. Over TCP one waits up to 40 ms for its next rows, where Nagle's algorithm meets
+    delayed acknowledgements. Other sockets are files, whose paths must be short."""
+    places = [tempfile.gettempdir(), "/tmp"]
+    place = next((p for p in places if Path(p).is_dir() and len(os.fsencode(p)) <= _LONGEST_PLACE), None)
+    if place is None or sys.platform == "win32":
+        return {}
+    name = "spark.python.unix.domain.socket"
+    return {f"{name}.enabled": "true", f"{name}.dir": place}
 
 
 def _file_manager() -> str:
