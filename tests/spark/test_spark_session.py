@@ -54,6 +54,24 @@ def test_importing_the_host_does_not_import_pyspark() -> None:
     assert done.stdout.strip() == "False"
 
 
+_IDLE = """
+import socket, sys
+from millstream.hosts.spark import workers
+sys.argv[1:] = ["pyspark.worker"]
+spark, own = socket.socketpair()
+spark.close()
+print(workers.work(own, True))
+"""
+
+
+@pytest.mark.spark
+def test_a_worker_that_spark_lets_go_says_nothing() -> None:
+    told = {**os.environ, "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1"}  # as Spark does
+    done = subprocess.run([sys.executable, "-c", _IDLE], env=told, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("1\n", 0)
+    assert "BrokenPipeError" not in done.stderr, done.stderr
+
+
 @pytest.mark.spark
 def test_the_session_is_set_up_and_reused(spark: Any) -> None:
     from millstream.hosts.spark.session import get_session

@@ -7,13 +7,28 @@ the allocators' own, which know about forks.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas  # noqa: F401
 import pyarrow.compute  # noqa: F401
 import pyspark.worker  # noqa: F401
-from pyspark.daemon import manager
+from pyspark import daemon
 
 import millstream.hosts.spark.one_value
 import millstream.hosts.spark.stateful  # noqa: F401
 
+_work = daemon.worker
+
+
+def work(connection: Any, authenticated: bool) -> int:
+    """What a worker does until its connection ends. Spark closes those of workers that had nothing to do for a minute;
+    what Spark's own daemon then cannot send would come to standard error as a traceback."""
+    try:
+        return int(_work(connection, authenticated))
+    except BrokenPipeError:
+        return 1
+
+
 if __name__ == "__main__":
-    manager()
+    daemon.worker = work
+    daemon.manager()
