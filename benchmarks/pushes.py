@@ -19,8 +19,26 @@ QUERIES = {
     "filter": "SELECT k, v FROM s WHERE v > 0.5",
     "over": "SELECT k, avg(v) OVER (PARTITION BY k ORDER BY ts RANGE 10 SECONDS PRECEDING) AS m FROM s",
     "rows": "SELECT k, avg(v) OVER (PARTITION BY k ROWS 9 PRECEDING) AS m FROM s",
+    "extremes": "SELECT k, max(v) OVER (PARTITION BY k ORDER BY ts RANGE 10 SECONDS PRECEDING) AS m FROM s",
     "tumble": "SELECT k, sum(v) AS m FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) GROUP BY k, window_start, window_end",
+    "five": "SELECT k, count(*) AS n, sum(v) AS s, avg(v) AS m, min(v) AS low, max(v) AS high "
+    "FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) GROUP BY k, window_start, window_end",
+    "texts": "SELECT k, min(name) AS m FROM TUMBLE(s, ts, INTERVAL 10 SECONDS) GROUP BY k, window_start, window_end",
+    "hop": "SELECT k, avg(v) AS m FROM HOP(s, ts, INTERVAL 1 SECOND, INTERVAL 10 SECONDS) "
+    "GROUP BY k, window_start, window_end",
+    "groups": "SELECT k, count(*) AS n, sum(v) AS s FROM s [RANGE 10 SECONDS SLIDE 1 SECOND] GROUP BY k",
+    "join": "SELECT a.k, a.v FROM s [RANGE 1 SECOND] AS a JOIN s [NOW] AS b ON a.k = b.k WHERE b.v > 0.9",
+    "pattern": "SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES LAST(d.v) AS v PATTERN (a d+ u+) "
+    "DEFINE d AS v < PREV(v), u AS v > PREV(v))",
+    "own": "SELECT k, spread(v) OVER (PARTITION BY k ROWS 9 PRECEDING) AS m FROM s",
 }
+OWN = """CREATE WINDOW AGGREGATE spread(x DOUBLE) : DOUBLE {
+    TABLE state(total DOUBLE, n INT), inwindow(wx DOUBLE);
+    INITIALIZE: { INSERT INTO state VALUES (x, 1); INSERT INTO RETURN VALUES (x); }
+    ITERATE: { UPDATE state SET total = total + x, n = n + 1; INSERT INTO RETURN SELECT total / n FROM state; }
+    EXPIRE: { UPDATE state SET total = total - oldest(), n = n - 1; }
+}"""
+NAMES = pa.array([f"name {number:05}" for number in range(1000)])
 BASE = 1_700_000_000_000_000
 
 
@@ -30,14 +48,17 @@ def measure(text: str, rows: int, batch: int, rounds: int) -> float:
 
     draw, times, done = np.random.default_rng(1), [], 0
     with ms.connect() as db:
-        db.execute("CREATE STREAM s (k INT, v DOUBLE, ts TIMESTAMP) ORDER BY ts")
+        db.execute("CREATE STREAM s (k INT, v DOUBLE, name VARCHAR, ts TIMESTAMP) ORDER BY ts")
+        db.execute(OWN)
         query = db.sql(text)
         for _ in range(rounds + 1):
             parts = []
             for _ in range(rows // batch):
                 at = pa.array(BASE + (done + np.arange(batch)) * 100, pa.timestamp("us"))
                 keys = pa.array(draw.integers(0, 1000, batch), pa.int32())
-                parts.append(pa.table({"k": keys, "v": draw.random(batch), "ts": at}))
+                names = pa.DictionaryArray.from_arrays(pa.array(draw.integers(0, 1000, batch), pa.int32()), NAMES)
+                columns = {"k": keys, "v": draw.random(batch), "name": names.cast(pa.string()), "ts": at}
+                parts.append(pa.table(columns))
                 done += batch
             began = time.process_time()
             for part in parts:
@@ -52,6 +73,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batches", type=int, nargs="+", default=[2_000_000, 100_000])
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--only", default=",".join(QUERIES))
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument(
         "--other", type=Path, help="the folder src of another checkout, measured in turns with this one"
@@ -62,7 +84,7 @@ def main() -> None:
         print(measure(QUERIES[wishes.one], wishes.rows, wishes.batches[0], wishes.rounds))
         return
     own = Path(__file__).parents[1] / "src"
-    for name in QUERIES:
+    for name in wishes.only.split(","):
         for batch in wishes.batches:
             best: dict[Path, float] = {}
             for _ in range(wishes.turns):
