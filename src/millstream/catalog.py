@@ -375,11 +375,14 @@ class Catalog:
         del self._entries[name.lower()]
         self.release(name)
 
+    def aggregate_names(self) -> list[str]:
+        """The aggregates that were defined here, once for each version."""
+        return [entry.name for entry in self._aggregates.values()]
+
     def _drop_aggregate(self, name: str) -> None:
         versions = [entry for entry in self._aggregates.values() if entry.name.lower() == name.lower()]
         if not versions:
-            known = [entry.name for entry in self._aggregates.values()]
-            raise CatalogError(f"no aggregate {name}", hint=_suggest(name, known))
+            raise CatalogError(f"no aggregate {name}", hint=_suggest(name, self.aggregate_names()))
         self._check_unused(aggregate_use(name))
         for entry in versions:
             del self._aggregates[entry.name.lower(), entry.window]

@@ -19,6 +19,7 @@ from millstream.bind.windows.frames import Beside, FrameBinder, Parted
 from millstream.bind.windows.in_parts import IN_PARTS, Part, over_parts, own_row
 from millstream.bind.windows.order import Sorting, end_of, group_end, sort_partitions
 from millstream.bind.windows.partitions import ALL_BEFORE, Partition, Peers, Tied, over_peers, peers, turn
+from millstream.errors import nearest
 from millstream.expressions.functions import resolve
 from millstream.expressions.nested_codes import order_of
 from millstream.expressions.nodes import Case, Column, Expr, Literal
@@ -221,11 +222,10 @@ class WindowBinder:
             return self._nth(keys, window, node, scalar, is_backward)
         if name in OF_WHOLE:
             self.frames.refuse_unended(f"{name} needs", call)
-        return self.context.fail(
-            f"no window aggregate {name}",
-            call,
-            hint="available: " + ", ".join(sorted({*aggregates.NAMES, *_NUMBERS, "lag", "lead", "nth_value"})),
-        )
+        built_in = {*aggregates.NAMES, *_NUMBERS, *OF_WHOLE, "lag", "lead"}
+        close = nearest(name, (*built_in, *library.TOPICS, *self.context.catalog.aggregate_names()))
+        hint = f"did you mean {close[0]}?" if close else "available: " + ", ".join(sorted(built_in))
+        return self.context.fail(f"no window aggregate {name}", call, hint=hint)
 
     def _nth(
         self, keys: Partition, window: exp.Window, node: exp.Window, scalar: ExpressionBinder, is_backward: bool
