@@ -632,3 +632,48 @@ def test_states_of_a_query_that_starts_or_changes_are_shown_meanwhile(monkeypatc
         assert shown[:2] == ["running, change: planning", "running, change: backfilling 49 %"]
         assert shown[-1] == "running, change: synchronising"
         assert db.sql("SHOW QUERIES").fetch()["status"].to_pylist() == ["running"]
+
+
+def test_windows_of_over_are_set() -> None:
+    with ms.connect() as db:
+        db.execute(STREAM)
+        text = "SELECT v, sum(v) OVER (ROWS 1 PRECEDING) AS x, count(*) OVER (ROWS 1 PRECEDING) AS n FROM s"
+        q = db.sql(text, name="q")
+        db.push("s", rows(0, 5))
+        for window, expected in (
+            ("ROWS 2 PRECEDING", (4 + 5 + 6, 3)),
+            ("ON s RANGE 4 PRECEDING", (4 + 5 + 6 + 7 + 8, 5)),
+            ("RANGE UNBOUNDED PRECEDING", (sum(range(11)), 11)),
+            ("ROWS 3 PRECEDING SLIDE 2", (8 + 9 + 10 + 11, 4)),
+        ):
+            db.execute(f"ALTER QUERY q SET WINDOW {window}")
+            following = db.sql("SELECT max(v) AS v FROM HISTORY(s)").arrow()["v"][0].as_py() + 1
+            db.push("s", rows(following, following + 2))
+            db.advance("s", following + 2)
+            found = q.fetch().to_pylist()
+            assert (found[-1]["x"], found[-1]["n"]) == expected, window
+        with pytest.raises(ms.MillstreamError, match="does not count its row"):
+            db.execute("ALTER QUERY q SET WINDOW ROWS 3")
+        with pytest.raises(ms.MillstreamError, match="no window on r"):
+            db.execute("ALTER QUERY q SET WINDOW ON r RANGE 3")
+
+
+def test_window_tables_are_set() -> None:
+    with ms.connect() as db:
+        db.execute(STREAM)
+        q = db.sql(
+            "SELECT window_start AS a, count(*) AS n FROM TUMBLE(s, t, 5) GROUP BY window_start, window_end", name="q"
+        )
+        db.push("s", rows(0, 8))
+        assert [tuple(row.values()) for row in q.fetch().to_pylist()] == [(0, 5)]
+        db.execute("ALTER QUERY q SET WINDOW ON s RANGE 4")
+        db.push("s", rows(8, 13))
+        assert [tuple(row.values()) for row in q.fetch().to_pylist()] == [(4, 4), (8, 4)]
+        db.execute("ALTER QUERY q SET WINDOW RANGE 4 SLIDE 2")
+        db.push("s", rows(13, 15))
+        assert [tuple(row.values()) for row in q.fetch().to_pylist()] == [(10, 4)]
+        with pytest.raises(ms.MillstreamError, match="windows of HOP have a length of time"):
+            db.execute("ALTER QUERY q SET WINDOW ROWS 3")
+        with pytest.raises(ms.MillstreamError, match="several windows"):
+            db.sql("SELECT a.v FROM s [RANGE 5] AS a JOIN s [RANGE 3] AS b ON a.v = b.v", name="two")
+            db.execute("ALTER QUERY two SET WINDOW ON s RANGE 3")

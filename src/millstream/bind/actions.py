@@ -6,12 +6,12 @@ from dataclasses import field
 from typing import Literal
 
 import pyarrow as pa
-from sqlglot import exp
 
 from millstream.bind.queries.outputs import Bound
 from millstream.bind.tables.aggregates import TableAggregates
 from millstream.catalog import Entry, FromHistory, Options, Retention, SinkDef
 from millstream.records import dataclass
+from millstream.sql.relations import StreamWindow
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class AlterWindow:
 
     name: str
     stream: str | None
-    window: exp.Expr
+    window: StreamWindow
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from millstream.bind.actions import AlterQuery, AlterStream, AlterWindow
 from millstream.bind.context import Context
 from millstream.bind.reads import is_kept
 from millstream.bind.scope import did_you_mean
-from millstream.catalog import Catalog, Clock, FromHistory, Retention, StreamDef
+from millstream.catalog import Clock, FromHistory, Retention, StreamDef
 from millstream.plan.nodes import Node, Scan, walk
 from millstream.schema import Schema
-from millstream.sql import duration_us, parse, to_sql
+from millstream.sql import duration_us, to_sql
 from millstream.sql import history as H
-from millstream.sql.relations import StreamWindow, Windowed
 from millstream.types import DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 
 if TYPE_CHECKING:
@@ -162,28 +161,3 @@ def bind_alter_query(node: H.QueryAlteration, query: StartQuery | None) -> Alter
         return AlterWindow(str(node.name), None if item is None else str(item.name), node.window)
     assert query is not None
     return AlterQuery(str(node.name), query, to_sql(node.args["query"]))
-
-
-def rewindowed(text: str, stream: str | None, window: exp.Expr, catalog: Catalog) -> str:
-    """The text of a query with another window on a stream in its FROM clause."""
-    ast = parse(text)[0].ast
-    context = Context(catalog, text)
-    found = [item for item in ast.find_all(Windowed) if item.window is not None]
-    named = [item for item in found if stream is None or stream.lower() in (item.name.lower(), item.alias.lower())]
-    if len(named) != 1:
-        names = [item.alias or item.name for item in found]
-        message = f"the query has {'no window' if not named else 'several windows'}"
-        hint = (
-            f"SET WINDOW ON {' or '.join(names)}" if names else "only windows in FROM can be set; use ALTER QUERY … AS"
-        )
-        if stream is not None:
-            message, hint = f"{message} on {stream}", did_you_mean(stream, names) or hint
-        context.fail(message, ast, hint=hint)
-    before, after = named[0].window, window.copy()
-    assert isinstance(before, StreamWindow) and isinstance(after, StreamWindow)
-    if after.kind == "ROWS" and before.kind == "ROWS":
-        for part in ("partition", "delete"):
-            if not after.args.get(part) and before.args.get(part):
-                after.set(part, before.args[part])
-    named[0].set("window", after)
-    return to_sql(ast)

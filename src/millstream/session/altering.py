@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from millstream import sql
 from millstream.bind import statements as act
-from millstream.bind.history import rewindowed
+from millstream.bind.new_windows import rewindowed
 from millstream.bind.statements import bind
 from millstream.catalog import FromHistory, StreamDef, ViewDef, word_for
 from millstream.errors import BindError, CatalogError, StateError, refusing_depth

@@ -43,11 +43,11 @@ class AlterationParser(AggregateParser):
         return QueryAlteration(this=name, item=item, window=self._parse_new_window())
 
     def _parse_new_window(self) -> StreamWindow:
-        """A window as it stands in FROM, with or without brackets."""
+        """A window as it stands in FROM, with or without brackets, or as behind OVER."""
         if self._curr.token_type in self.WINDOW_BRACKETS and (window := self._parse_stream_window()) is not None:
             return window
         first = self._curr
-        window = self._parse_window_body()
+        window = self._parse_window_body(framed=True)
         cover(window, first, self._prev)
         return window
 

@@ -174,7 +174,8 @@ class MillstreamGenerator(Generator):
         keys = ", ".join(map(self.sql, node.partition))
         size = self._bounds(node, "least", "most") or "UNBOUNDED"
         late = self._clause("LATENESS", node.args.get("lateness"))
-        clauses = (self._clause("SLIDE", node.slide), late, self._clause("DELETE WHEN", node.delete))
+        framed = "PRECEDING" if node.preceding else ""
+        clauses = (framed, self._clause("SLIDE", node.slide), late, self._clause("DELETE WHEN", node.delete))
         parts = [f"PARTITION BY {keys}" if keys else "", node.kind, size, *clauses]
         return f"WINDOW({' '.join(filter(None, parts))})"
 

@@ -25,9 +25,12 @@ class StreamWindow(exp.Expression):
     now: bool
     lateness: a number or an Interval
     delete: the condition of DELETE WHEN, for rows that end their key's row
+    preceding: bool, of a window that is set; it is written as behind OVER
     """
 
-    arg_types: ClassVar[dict[str, bool]] = takes("kind size? slide? partition? now? least? most? delete? lateness?")
+    arg_types: ClassVar[dict[str, bool]] = takes(
+        "kind size? slide? partition? now? least? most? delete? lateness? preceding?"
+    )
 
     kind = Arg[str]()
     size = Arg[exp.Expr | None]()
@@ -35,6 +38,7 @@ class StreamWindow(exp.Expression):
     partition = Args[exp.Column]()
     delete = Arg[exp.Expr | None]()
     now = Flag()
+    preceding = Flag()
     least = Arg[exp.Expr | None]()
     most = Arg[exp.Expr | None]()
 

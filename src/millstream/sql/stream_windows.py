@@ -84,7 +84,8 @@ class StreamWindowParser(WindowTableParser):
             failure.hint = f"a window in FROM always holds the latest rows: write it without {self._curr.text.upper()}"
         raise failure
 
-    def _parse_window_body(self) -> StreamWindow:
+    def _parse_window_body(self, framed: bool = False) -> StreamWindow:
+        """What a window holds; if `framed`, it may be written as behind OVER."""
         if self._match_text_seq("NOW"):
             return StreamWindow(kind="RANGE", now=True)
         if self._match_text_seq("UNBOUNDED"):
@@ -107,6 +108,8 @@ class StreamWindowParser(WindowTableParser):
             node.set("most", self._parse_window_size(wanted))
         elif not self._match_text_seq("UNBOUNDED"):
             node.set("size", self._parse_window_size(f"{wanted} or UNBOUNDED"))
+        if framed and self._match_text_seq("PRECEDING"):
+            node.set("preceding", True)
         if self._match_text_seq("SLIDE"):
             node.set("slide", self._parse_window_size(wanted))
         if self._match_text_seq("LATENESS"):
