@@ -11,6 +11,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 import millstream as ms
@@ -22,6 +23,9 @@ from millstream.spark import Millstream
 from tiers import costly
 
 pytestmark = pytest.mark.spark
+
+STEPWISE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
+"""Whether Spark divides what is available now into micro-batches if a source in Python (our clock) is read, too."""
 
 ROWS = [(k % 3, float(k), f"2026-01-01 00:00:{k:02}") for k in range(40)]
 
@@ -328,7 +332,7 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     fetched += database._host.fetch("large").to_pylist()
     assert job.graph.levels == 3 and len(job.graph.sources) == 1
     files = [entry["sources"][0]["numInputRows"] for entry in job.query.recentProgress]
-    assert [count for count in files if count] == [1, 1], "each file is read once"
+    assert [count for count in files if count] == ([1, 1] if STEPWISE else [2]), "each file is read once"
     feed.add(ROWS[20:])
     feed.add(END)
     database = pipeline(spark, feed, tmp_path, STREAMED)
@@ -382,6 +386,7 @@ def test_the_state_of_a_frame_is_kept_as_it_began(
         spark.conf.unset("spark.millstream.state")
 
 
+@pytest.mark.skipif(not STEPWISE, reason="all files are one micro-batch there")
 def test_a_micro_batch_that_is_repeated_leaves_every_row_once(spark: Any, feed: Feed, tmp_path: Path) -> None:
     queries = {name: STREAMED[name] for name in ("totals_out", "named_csv", "peaks_fn")}
     for first in range(0, 40, 10):

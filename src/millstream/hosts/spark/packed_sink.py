@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from millstream.connectors.registry import make_sink
 from millstream.durable import sync_directory
 from millstream.hosts.spark import blobs
+from millstream.hosts.spark.arrow_writer import ArrowWriter, for_tasks
 from millstream.hosts.spark.meters import StreamMeter
 from millstream.hosts.spark.session import register_own
 from millstream.hosts.spark.steps import Opening, Step, opened, spare_collector
@@ -65,11 +66,11 @@ class PartsSink(DataSource):  # type: ignore[misc]
 
     job: ClassVar[WriteJob]
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> PartsWriter:
-        return PartsWriter(self.job)
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        return for_tasks(PartsWriter(self.job), schema)
 
 
-class PartsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class PartsWriter(ArrowWriter):  # type: ignore[misc]
     def __init__(self, job: WriteJob) -> None:
         self.job = job
 

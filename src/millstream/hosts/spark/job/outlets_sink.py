@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
+from millstream.hosts.spark.arrow_writer import ArrowWriter, for_tasks
 from millstream.hosts.spark.job.outlets import WriteOutlets
 from millstream.records import dataclass
 
@@ -26,11 +27,11 @@ class OutletsSink(DataSource):  # type: ignore[misc]
 
     work: ClassVar[WriteOutlets]
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> OutletsWriter:
-        return OutletsWriter(self.work)
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        return for_tasks(OutletsWriter(self.work), schema)
 
 
-class OutletsWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class OutletsWriter(ArrowWriter):  # type: ignore[misc]
     def __init__(self, work: WriteOutlets) -> None:
         self.work = work
 
