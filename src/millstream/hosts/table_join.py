@@ -86,7 +86,7 @@ class TableMatches:
         self._tables = tables
         self._seen: list[int] | None = None
         self._only: pa.RecordBatch | None = None
-        """the one row that every row of the stream matches"""
+        """the one row of a query over tables, if every row of the stream matches it"""
         self._condition = split_condition(
             node.pairs, node.residual, set(node.input.schema.names), set(node.table.schema.names)
         )
@@ -193,7 +193,8 @@ class TableMatches:
 
     def _take_all(self) -> None:
         rows = self._tables.read(self._node.table)
-        is_all = not self._node.pairs and self._node.residual is None and self._number is None
+        # a table as it is may have its changes followed later
+        is_all = self._node.table.table is None and not self._node.pairs and self._node.residual is None
         self._only = rows.combine_chunks().to_batches()[0] if is_all and rows.num_rows == 1 else None
         if self._asks_rows and not self._node.pairs:
             rows = rows.slice(0, 1)
