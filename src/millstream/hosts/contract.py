@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -306,6 +306,10 @@ class Host(Protocol):
 
     def waits(self, name: str) -> bool:
         """Whether rows that are pushed feed the query, so that it goes on when declared sources have ended."""
+        ...
+
+    def is_ahead(self, name: str, inputs: Collection[Physical]) -> bool:
+        """Whether events of these inputs of automata wait for first events that are still to come."""
         ...
 
     def content(self, name: str, at: int | None) -> pa.Table:

@@ -85,6 +85,8 @@ class TableMatches:
         self._node = node
         self._tables = tables
         self._seen: list[int] | None = None
+        self._only: pa.RecordBatch | None = None
+        """the one row of a query over tables, if every row of the stream matches it"""
         self._condition = split_condition(
             node.pairs, node.residual, set(node.input.schema.names), set(node.table.schema.names)
         )
@@ -107,6 +109,9 @@ class TableMatches:
             return self._told(batch, self._have_matches(batch.rows))
         if self._node.how == "gather":
             return self._gathered(batch)
+        if self._only is not None:
+            right = self._only.select(self._leaving).take(pa.array(np.zeros(len(batch), dtype=np.int64)))
+            return batch.with_rows(_side_by_side(batch.rows, right, self.schema))
         left, right = self._matches(batch.rows)
         match self._node.how:
             case "inner":
@@ -188,6 +193,9 @@ class TableMatches:
 
     def _take_all(self) -> None:
         rows = self._tables.read(self._node.table)
+        # a table as it is may have its changes followed later
+        is_all = self._node.table.table is None and not self._node.pairs and self._node.residual is None
+        self._only = rows.combine_chunks().to_batches()[0] if is_all and rows.num_rows == 1 else None
         if self._asks_rows and not self._node.pairs:
             rows = rows.slice(0, 1)
         for batch in rows.combine_chunks().to_batches():

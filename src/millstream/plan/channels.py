@@ -4,6 +4,10 @@ An event of the first stream looks for what follows it whatever others there are
 constants may as well be chosen behind the operator, by the columns that the event brought along: RUMOR's channel, in
 which a tuple belongs to many streams. An instance is kept once, however many queries want it, and the index of the
 join with the constants tells them when something was found. Events that no query wants are left out before.
+
+A query sees the events that come after it. Queries have numbers in the order in which they were added, so an event
+takes along the number of the newest query there was: those with higher numbers came later, and what was found is not
+for them.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ from millstream.expressions.nodes import (
     substitute,
     transform,
 )
-from millstream.plan.events.algebra import DUR, Fold, Next
+from millstream.plan.events.algebra import DUR, Fold, Next, Since, Times
 from millstream.plan.node import Node
-from millstream.plan.nodes import Filter, Project
+from millstream.plan.nodes import Filter, JoinTable, Project, Scan
 from millstream.records import dataclass
 
 CHANNEL = "$member"
@@ -34,6 +38,9 @@ CHANNEL = "$member"
 
 DURATION = f"{CHANNEL}.duration"
 """how long an event lasted that was found"""
+
+NEWEST = f"{CHANNEL}.newest"
+"""the number of the newest query when the first event came"""
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,20 @@ def _projected(inner: Channel, columns: tuple[tuple[str, Expr], ...]) -> Channel
     return Channel(plan, tuple(substitute(condition, kept) for condition in inner.asked))
 
 
+def keeps_nothing(node: Node) -> bool:
+    """Whether the rows of a stream pass at once and one by one, so that those from before a moment are all gone."""
+    match node:
+        case (
+            Filter(input=below)
+            | Project(input=below)
+            | JoinTable(input=below)
+            | Times(input=below)
+            | Since(input=below)
+        ):
+            return keeps_nothing(below)
+    return isinstance(node, Scan)
+
+
 @dataclass(frozen=True)
 class Widest:
     """An operator with the longest duration that queries allow, and their own as conditions on what it finds."""
@@ -99,22 +120,31 @@ def widest_duration(node: Next | Fold, longest: Mapping[str, int]) -> Widest | N
     asked: list[Expr] = []
     kept: list[Expr] = []
     for part in () if node.condition is None else conjuncts(node.condition):
-        match part:
-            case Call(
-                fn="<=" | "<", args=(Column(name=name) as duration, (Cast(arg=Parameter()) | Parameter()) as length)
-            ) if name == DUR and (parameter := _parameter(length)).name in longest:
-                most = Literal(parameter.type, longest[parameter.name])
-                asked.append(replace(part, args=(Column(duration.type, DURATION), length)))
-                kept.append(replace(part, args=(duration, _with(length, most))))
-            case _:
-                kept.append(part)
+        parameter = _longest(part)
+        if parameter is None or parameter.name not in longest:
+            kept.append(part)
+            continue
+        assert isinstance(part, Call)
+        duration, length = part.args
+        most = Literal(parameter.type, longest[parameter.name])
+        asked.append(replace(part, args=(Column(duration.type, DURATION), length)))
+        kept.append(replace(part, args=(duration, _with(length, most))))
     return Widest(replace(node, condition=conjunction(tuple(kept))), tuple(asked)) if asked else None
 
 
-def _parameter(length: Expr) -> Parameter:
-    made = length.arg if isinstance(length, Cast) else length
-    assert isinstance(made, Parameter)
-    return made
+def durations_of(plan: Node) -> frozenset[str]:
+    """The parameters that are the longest durations of NEXT and FOLD in a plan."""
+    parts = conjuncts(plan.condition) if isinstance(plan, Next | Fold) and plan.condition is not None else ()
+    own = frozenset(parameter.name for part in parts if (parameter := _longest(part)) is not None)
+    return own.union(*map(durations_of, plan.inputs))
+
+
+def _longest(part: Expr) -> Parameter | None:
+    """The parameter that a condition says is the longest duration."""
+    match part:
+        case Call(fn="<=" | "<", args=(Column(name=name), (Cast(arg=Parameter() as made) | (Parameter() as made)))):
+            return made if name == DUR else None
+    return None
 
 
 def _with(length: Expr, most: Literal) -> Expr:

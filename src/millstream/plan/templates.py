@@ -25,17 +25,18 @@ from millstream.expressions.nodes import (
 from millstream.expressions.nodes import (
     walk as parts_of,
 )
-from millstream.plan.channels import DURATION, channel_of, widest_duration
+from millstream.expressions.sql.text import quote_duckdb
+from millstream.plan.channels import DURATION, NEWEST, channel_of, keeps_nothing, widest_duration
 from millstream.plan.event_joins import AsofJoin
 from millstream.plan.events.algebra import Fold, Next, Times
 from millstream.plan.lengths import RowLength
 from millstream.plan.node import Kind, Node, Pairs
-from millstream.plan.nodes import Filter, JoinTable, Project, TableHow, TableScan, passthrough
+from millstream.plan.nodes import Filter, JoinTable, Project, TableHow, TableQuery, TableScan, passthrough
 from millstream.plan.patterns.search import Match, Reach
 from millstream.plan.relations import Join, Validity
 from millstream.plan.window_tables import OwnWindows
 from millstream.records import dataclass
-from millstream.schema import Schema
+from millstream.schema import Field, Schema
 from millstream.types import BOOLEAN
 
 QUERY = "$query"
@@ -66,6 +67,12 @@ class ConstantsTable:
         columns = ((QUERY, self.columns[self.number]), *named)
         scan = TableScan(self.table, Schema(kept))
         return Project(scan, tuple((name, Column(field.type, field.name)) for name, field in columns))
+
+    def newest(self) -> Node:
+        """The number of the newest query as `NEWEST`; no row if there is no query."""
+        name, table = quote_duckdb(self.number), quote_duckdb(self.table)
+        sql = f"SELECT max({name}) AS {quote_duckdb(NEWEST)} FROM {table} HAVING count(*) > 0"
+        return TableQuery(sql, (self.table,), Schema((Field(NEWEST, self.columns[self.number].type),)))
 
 
 def parameter_column(name: str) -> str:
@@ -234,15 +241,25 @@ class _Sharing:
             found, lengths = widest.node, widest.asked
         if not (channel.asked or lengths):
             return None
-        left = channel.plan
+        left: Node = channel.plan
+        came: tuple[Expr, ...] = ()
+        if keeps_nothing(left) and keeps_nothing(node.right):
+            left, came = self._with_newest(left)
         if channel.asked:
-            left = _paired(left, self._constants, channel.asked, frozenset(), "semi")
+            left = _paired(left, self._constants, (*channel.asked, *came), frozenset(), "semi")
         found = found.with_inputs((left, node.right))
         if lengths:
             found = Times(found, ((DURATION, "duration"),), lengths[0].children()[0].type)
-        made = _paired(found, self._constants, (*channel.asked, *lengths), above)
+        made = _paired(found, self._constants, (*channel.asked, *lengths, *came), above)
         kept = (*node.schema.names, QUERY, *map(parameter_column, sorted(above)))
         return _Lifted(Project(made, tuple((name, Column(made.schema[name].type, name)) for name in kept)), True)
+
+    def _with_newest(self, plan: Node) -> tuple[Node, tuple[Expr, ...]]:
+        """First events with the number of the newest query, and the condition that a query was there when they came."""
+        newest = self._constants.newest()
+        type_ = newest.schema[NEWEST].type
+        came = Call(BOOLEAN, "<=", (Column(type_, QUERY), Column(type_, NEWEST)))
+        return JoinTable(plan, newest, ()), (came,)
 
     def _following(self, node: Next | Fold, below: list[_Lifted], wanted: frozenset[str]) -> Node:
         """What follows what: instances are of one query each. Events of the second stream are for all queries, unless

@@ -3,6 +3,7 @@
 A set runs as few programs as it can. Queries that differ in constants of conditions and expressions share one; those
 that differ in what a plan is made of, as the length of a window, run in a cohort for each such value. A query that is
 added later sees no rows from before, so where queries share windows, those that come later form a cohort of their own.
+Automata that they share tell which queries came later, and take them in unless they allow longer durations.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from millstream.session.cohorts import (
     endings,
     is_open,
     note_end,
+    second_inputs,
     tables_of,
     waits,
 )
-from millstream.session.constants import Fixed, Rows, as_table, divided, longest_of, put, schema_of, typed
+from millstream.session.constants import Fixed, Rows, as_table, divided, put, schema_of, typed
 from millstream.session.outboxes import Outboxes, counters, merged, rows_in
 from millstream.session.query import Query
 from millstream.session.set_plans import SetPlans
@@ -102,7 +104,10 @@ class QuerySet:
         numbers = np.arange(self._numbered, self._numbered + table.num_rows, dtype=np.int64)
         numbered = table.add_column(0, NUMBER, pa.array(numbers))
         cohorts = np.empty(table.num_rows, dtype=np.int32)
-        divided = [(fixed, places, self._open_for(fixed)) for fixed, places in self._divided(table)]
+        divided = [
+            (fixed, places, self._open_for(fixed, table.take(pa.array(places))))
+            for fixed, places in self._divided(table)
+        ]
         for fixed, places, running in divided:
             # all of them start, or none does
             self._check(fixed, table.take(pa.array(places)), running)
@@ -122,8 +127,23 @@ class QuerySet:
         self._number_of = put(self._number_of, slots, numbers)
         self._cohort_of = put(self._cohort_of, slots, cohorts)
 
-    def _open_for(self, fixed: Fixed) -> Cohort | None:
-        return next((each for each in self._cohorts if each.open and each.fixed == fixed and not each.ended), None)
+    def _open_for(self, fixed: Fixed, rows: pa.Table) -> Cohort | None:
+        """The program that can take these queries in."""
+        return next((each for each in self._open(fixed) if self._fits(each, rows)), None)
+
+    def _open(self, fixed: Fixed) -> list[Cohort]:
+        return [each for each in self._cohorts if each.open and each.fixed == fixed and not each.ended]
+
+    def _fits(self, cohort: Cohort, rows: pa.Table) -> bool:
+        """Whether queries may join a program: none needs a longer duration than it allows, or would see an event that
+        came before."""
+        if cohort.longest:
+            asked = dict(self._plans.longest(cohort.fixed, rows))
+            if any(asked.get(name, most) > most for name, most in cohort.longest):
+                return False
+        name = cohort.query.name
+        seconds = second_inputs(self._database.planned(name).program.plan, cohort.table)
+        return not (seconds and self._database._host.is_ahead(name, seconds))
 
     @in_turn
     def drop(self, keys: Iterable[Any]) -> None:
@@ -152,10 +172,16 @@ class QuerySet:
         self._keys.release(slots)
 
     def _end_unused(self) -> None:
-        """Stop programs that run no query and can get none, once all of their rows are fetched."""
+        """Stop programs that run no query and need not get any, once all of their rows are fetched."""
         for cohort in self._cohorts:
-            if not (cohort.ended or cohort.size or cohort.open or waits(self._database, cohort)):
+            if self._is_unused(cohort) and not waits(self._database, cohort):
                 self._end(cohort)
+
+    def _is_unused(self, cohort: Cohort) -> bool:
+        """Whether a program runs no query, and can get none or there is an older one that can."""
+        if cohort.ended or cohort.size:
+            return False
+        return not cohort.open or self._open(cohort.fixed)[0] is not cohort
 
     def __len__(self) -> int:
         """The number of queries."""
@@ -200,7 +226,7 @@ class QuerySet:
                 failed = failed or error
         if len(over := self._boxes.fetched()):
             self._stop_alone(over)
-        elif any(not (each.size or each.open or each.ended) for each in self._cohorts):
+        elif any(map(self._is_unused, self._cohorts)):
             with self.turn:
                 self._end_unused()
         parts = [part for part in parts if part.num_rows]
@@ -267,7 +293,14 @@ class QuerySet:
     def _reason(self, cohort: Cohort) -> str:
         if cohort.fixed:
             return "own plan for " + ", ".join(f"${name} = {value!r}" for name, value in cohort.fixed)
-        return "" if cohort.open else "windows are shared, so queries added later have their own"
+        if not cohort.open:
+            return "windows are shared, so queries added later have their own"
+        older = self._open(cohort.fixed)[0]
+        if older is cohort:
+            return ""
+        if older.longest != cohort.longest:
+            return "durations up to " + ", ".join(f"${name} = {most}" for name, most in cohort.longest)
+        return "second events waited for first ones when it started"
 
     def begin(self, rows: Rows) -> None:
         """The first queries of the set: their constants decide about the types of parameters."""
@@ -287,12 +320,16 @@ class QuerySet:
         try:
             if not self._fixed:
                 # a job that is started now takes in the queries that come later
-                self._start(())
+                self._start((), self._rows_of_table())
             self._database.sets.keep(self)
             self.catch_up()
         except BaseException:
             self.stop()
             raise
+
+    def _rows_of_table(self) -> pa.Table:
+        columns = ", ".join(quoted(name) for name in self._schema.names)
+        return self._table_of(self._database.tables.query(f"SELECT {columns} FROM {quoted(str(self.table))}"))
 
     def hold(self) -> None:
         """The table stays as long as its rows are queries."""
@@ -303,7 +340,8 @@ class QuerySet:
         """Raise an error for rows that cannot become a query."""
         table = self._table_of(rows)
         for fixed, places in self._divided(table):
-            self._check(fixed, table.take(pa.array(places)), self._open_for(fixed))
+            own = table.take(pa.array(places))
+            self._check(fixed, own, self._open_for(fixed, own))
 
     def _check(self, fixed: Fixed, rows: pa.Table, running: Cohort | None) -> None:
         if running is None:
@@ -341,14 +379,14 @@ class QuerySet:
         """The columns of the constants."""
         self._schema = schema
         self._keys = KeyTable((schema[self.key].type,))
-        self._plans = SetPlans(
-            self._database, self.sql, self.key, schema, self.sink, self.merged, follows=self.table is not None
-        )
+        self._plans = SetPlans(self._database, self.sql, self.key, schema, self.sink, self.merged)
 
     @property
     def definition(self) -> QuerySetDef:
         """What is kept of the set."""
-        cohorts = tuple(CohortDef(each.fixed, each.table, each.query.name, each.open) for each in self._cohorts)
+        cohorts = tuple(
+            CohortDef(each.fixed, each.table, each.query.name, each.open, each.longest) for each in self._cohorts
+        )
         own = (self.name, self.sql, self.key, self._schema, self._fixed)
         return QuerySetDef(*own, cohorts, self._made, self.table, self.sink, self.merged, self._numbered)
 
@@ -362,7 +400,7 @@ class QuerySet:
         running = {query.name.lower(): query for query in database.queries()}
         for each in kept.cohorts:
             if each.query.lower() in running:
-                made._go_on(Cohort(each.fixed, each.table, running[each.query.lower()], each.open))
+                made._go_on(Cohort(each.fixed, each.table, running[each.query.lower()], each.open, each.longest))
         made._boxes.make_room(made._numbered)
         return made
 
@@ -388,14 +426,14 @@ class QuerySet:
         self._made += 1
         name = self.name if self._made == 1 else f"{self.name}${self._made}"
         table = f"{name}$constants"
-        longest = () if rows is None else longest_of(rows, self._schema)
+        longest = () if rows is None else self._plans.longest(fixed, rows)
         action, bound = self._plans.planned(dict(fixed), self._plans.constants(table, longest))
         self._database.perform(act.Define(TableDef(table, self._plans.columns)))
         self._database.tables.tell_changes(table, NUMBER)
         started = act.StartQuery(bound, action.uses, self.sink)
         query = self._database.perform(started, self.sql, name)
         assert isinstance(query, Query)
-        cohort = Cohort(fixed, table, query, is_open(self._database.planned(name).program.plan, table))
+        cohort = Cohort(fixed, table, query, is_open(self._database.planned(name).program.plan, table), longest)
         self._join(cohort)
         return cohort
 

@@ -16,12 +16,13 @@ from millstream.bind.statements import bind
 from millstream.catalog import SinkDef
 from millstream.errors import BindError, MillstreamError
 from millstream.expressions.nodes import Parameter
+from millstream.plan.channels import durations_of
 from millstream.plan.lengths import RowLength
-from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink, lengths_of, own_windows
+from millstream.plan.templates import CannotShare, ConstantsTable, for_all, for_sink, lengths_of, own_windows
 from millstream.plan.window_tables import MOST_WINDOWS, OwnWindows
 from millstream.schema import Field, Schema
 from millstream.session.cohorts import NUMBER
-from millstream.session.constants import Fixed, sample_of
+from millstream.session.constants import Fixed, longest_of, sample_of
 from millstream.sql.parameters import Symbol
 from millstream.types import BIGINT
 
@@ -33,7 +34,7 @@ class SetPlans:
     """Binds and plans the text of a set with some parameters given, the others as columns of its constants."""
 
     def __init__(
-        self, database: Database, text: str, key: str, schema: Schema, sink: SinkDef | None, merged: bool, follows: bool
+        self, database: Database, text: str, key: str, schema: Schema, sink: SinkDef | None, merged: bool
     ) -> None:
         self.used = sql.parameter_names(text)
         self.columns = Schema((Field(NUMBER, BIGINT), *schema))
@@ -43,8 +44,8 @@ class SetPlans:
         self._schema = schema
         self._sink = sink
         self._merged = merged
-        self._follows = follows
         self._lengths: frozenset[str] | None = None
+        self._durations: dict[Fixed, frozenset[str]] = {}
         self._stepping: tuple[OwnWindows, ...] = ()
         """windows that have two lengths, of which one has to fit the other"""
         self._right: dict[str, tuple[Any, Any]] = {}
@@ -78,6 +79,12 @@ class SetPlans:
     def constants(self, table: str, longest: tuple[tuple[str, int], ...] = ()) -> ConstantsTable:
         """The constants in a stored table, as plans read them."""
         return ConstantsTable(table, self._key, self.columns, NUMBER, longest)
+
+    def longest(self, fixed: Fixed, rows: pa.Table) -> tuple[tuple[str, int], ...]:
+        """The longest durations that queries have, of parameters that are durations of events."""
+        if fixed not in self._durations:
+            self._durations[fixed] = durations_of(self.bound(dict(fixed)).bound.plan)
+        return longest_of(rows.select(sorted(self._durations[fixed])), self._schema)
 
     def check(self, fixed: Fixed, rows: pa.Table) -> None:
         """Refuse constants that no window can have as its length: the shortest and the longest tell."""
@@ -136,11 +143,7 @@ class SetPlans:
         action = self.bound(given)
         # operators become automata once constants have their places between them
         plan = self._database.optimized(action.bound.plan, without=frozenset(["fuse_events"]))
-        without = self._database.config.disabled_rules
-        if self._follows:
-            # instances that queries share would be seen by those that come later: then each keeps its own
-            without |= {CHANNELS}
-        made = for_all(plan, constants, without, self._merged)
+        made = for_all(plan, constants, self._database.config.disabled_rules, self._merged)
         if self._sink is not None:
             return action, Bound(for_sink(made, constants), ("query", *action.bound.names))
         return action, Bound(made, (NUMBER, "queries" if self._merged else "query", *action.bound.names))

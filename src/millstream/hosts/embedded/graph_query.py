@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from contextlib import nullcontext, suppress
 from dataclasses import field
 
@@ -12,10 +13,12 @@ from millstream.connectors.contract import Offset, Sink
 from millstream.errors import LimitError, MillstreamError, ours
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
-from millstream.hosts.embedded.graph import Graph, Vertex, cut_behind
+from millstream.hosts.embedded.graph import Graph, Vertex, cut_behind, nodes, vertices
+from millstream.hosts.embedded.operators import RunKernel
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import ResultLog
 from millstream.kernels.batch import FOREVER, Batch
+from millstream.physical.nodes import Apply, Physical
 from millstream.records import dataclass
 
 log = logging.getLogger("millstream")
@@ -56,6 +59,16 @@ class GraphQuery:
     def now(self) -> int:
         """The latest time that any of its streams has come to."""
         return max((stream.latest for stream in self.streams), default=self.held.since)
+
+    def is_ahead(self, inputs: Collection[Physical]) -> bool:
+        """Whether events of these inputs of automata wait for first events that are still to come."""
+        plan = self.program.plan
+        for node, vertex in zip(nodes(plan), vertices(self.top, plan), strict=True):
+            if isinstance(node, Apply) and isinstance(vertex.operator, RunKernel):
+                ports = [port for port, child in enumerate(node.over) if child in inputs]
+                if ports and vertex.operator.is_ahead(ports):
+                    return True
+        return False
 
     def deliver(self, batch: Batch) -> None:
         if self.error is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from threading import Event
 from typing import Any
@@ -449,6 +449,11 @@ class EmbeddedHost(Lifecycle):
             stream in self.sources or self.streams[stream].definition.plan is not None
             for stream in self.behind(self._running(name).program.plan)
         )
+
+    def is_ahead(self, name: str, inputs: Collection[physical.Physical]) -> bool:
+        running = self._look(name)
+        with self.lock:
+            return running.is_ahead(inputs)
 
     def content(self, name: str, at: int | None) -> pa.Table:
         """The content of a relation: without `at` at the latest time that any of its streams has come to."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -128,6 +128,11 @@ class RunKernel:
         self.touched = self.touched or len(batch) > 0
         self._is_saved = False
         return self.kernel.step(self.state, batch)
+
+    def is_ahead(self, ports: Collection[int]) -> bool:
+        """Whether rows of these inputs wait for some that may begin something; only automata have such inputs."""
+        kernel: Any = self.kernel
+        return bool(kernel.is_ahead(self.state, ports))
 
     def snapshot(self) -> bytes | None:
         return saving.snapshot(self.kernel, self.state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,11 @@ class AutomatonKernel:
 
     def load(self, parts: Saved) -> Instances:
         return loaded(self.layout, self.open(), parts)
+
+    def is_ahead(self, state: Instances, ports: Collection[int]) -> bool:
+        """Whether events of these inputs wait that may follow first events which are still to come."""
+        first = min(state.upto[port] for port in self.spec.first_ports)
+        return any(state.waiting[port].latest > first for port in ports)
 
     # -- events ----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from millstream.expressions.nodes import Call, Cast, Column, Expr, Literal, transform
 from millstream.kernels.registry import register
 from millstream.plan.events.algebra import DUR
-from millstream.plan.events.automata import EVENT, INSTANCE, Automaton, AutomatonEdge, AutomatonState, Equality, told
+from millstream.plan.events.automata import (
+    EVENT,
+    INSTANCE,
+    START,
+    Automaton,
+    AutomatonEdge,
+    AutomatonState,
+    Equality,
+    told,
+)
 from millstream.records import dataclass
 from millstream.schema import Schema
 
@@ -98,6 +107,11 @@ class AutomatonSpec:
         from millstream.kernels.events.kernel import AutomatonKernel
 
         return AutomatonKernel(self)
+
+    @property
+    def first_ports(self) -> frozenset[int]:
+        """The inputs whose events begin instances."""
+        return frozenset(edge.port for edge in self.edges if edge.source == START)
 
     def leaving(self, state: int) -> list[AutomatonEdge]:
         return [edge for edge in self.edges if edge.source == state]

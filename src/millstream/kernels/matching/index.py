@@ -65,6 +65,7 @@ class Level:
         self._is_bounded = bool((highs < MOST).any())
         self._lows = np.ascontiguousarray(lows[:, order])
         self._highs = np.ascontiguousarray(highs[:, order] if self._is_bounded else highs[:, :0])
+        self._most_low, self._least_high = lows.max(axis=1, initial=LEAST), highs.min(axis=1, initial=MOST)
         self._alive = np.ones(len(order), dtype=np.uint8)
         self.dead = 0
         edges = np.searchsorted(slots, np.arange(int(slots[-1]) + 2 if len(order) else 1))
@@ -125,6 +126,8 @@ class Level:
         rows, row = len(slots), 0
         if self._lanes:
             values = values[self._lanes]
+        lanes = self._deciding(values if usable.all() else values[:, usable])
+        values, lows, highs = values[:lanes], self._lows[:lanes], self._highs[:lanes]
         room = max(256, int(1.2 * self._pairs_per_row * rows))
         out_row: Any = np.empty(room if tells_rows else 0, dtype=np.int64)
         out_entry: Any = np.empty(room, dtype=np.int32)
@@ -132,7 +135,7 @@ class Level:
         ends = np.empty(rows, dtype=np.int64)
         while True:
             row = _find_matches(
-                rows, row, rows, slots, usable, values, self._firsts, self._counts, self._lows, self._highs, self._top,
+                rows, row, rows, slots, usable, values, self._firsts, self._counts, lows, highs, self._top,
                 self._is_bounded, self._alive, out_row, out_entry, found, stack, ends, one,
             )  # fmt: skip
             if row == rows:
@@ -141,6 +144,17 @@ class Level:
                 return out_row[: found[0]], out_entry[: found[0]], ends
             _check_pairs(2 * len(out_entry))
             out_row, out_entry = (np.concatenate([array, np.empty_like(array)]) for array in (out_row, out_entry))
+
+    def _deciding(self, values: Ints) -> int:
+        """How many of the ranges decide: those behind them hold for all of these values, whatever the entry."""
+        lanes = len(values)
+        while lanes > 1:
+            last = values[lanes - 1]
+            least, most = int(last.min(initial=MOST)), int(last.max(initial=LEAST))
+            if least < self._most_low[lanes - 1] or most > self._least_high[lanes - 1]:
+                break
+            lanes -= 1
+        return lanes
 
 
 def _check_pairs(pairs: int) -> None:

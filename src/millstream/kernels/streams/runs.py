@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from millstream.kernels.batch import FOREVER, Batch, Ints, concat
+from millstream.kernels.batch import BEGIN, FOREVER, Batch, Ints, concat
 from millstream.kernels.saving.content import KeptRows
 from millstream.kernels.saving.kept import kept_batches
 
@@ -40,6 +40,12 @@ class Runs:
     def earliest(self) -> int:
         """The time of the first row that waits; FOREVER if none does."""
         return min((int(run.time[0]) for run in self._runs), default=FOREVER)
+
+    @property
+    def latest(self) -> int:
+        """The last start of an event that waits; BEGIN if none does."""
+        starts = (run.time if run.other is None else run.other for run in self._runs)
+        return max((int(each.max()) for each in starts), default=BEGIN)
 
     def release(self, limit: int) -> list[Batch]:
         """Take out the rows with a time of at most `limit`, as pieces for `in_order`."""
