@@ -190,7 +190,7 @@ def test_a_program_takes_in_queries_as_long_as_they_can_see_no_rows_from_before(
         # an event of `r` that waits for those of `s`: queries that come now do not see it
         db.push("r", [(1, 1.0, 3), (2, 1.0, 5)])
         many.add([{"id": 3, "low": 0.0, "length": 5}])
-        assert many.sharing()[2:] == [("many$3", 1, "second events waited for first ones when it started")]
+        assert many.sharing()[2:] == [("many$3", 1, "the older program has rows from before these queries")]
         db.push("s", [(2, "a", 2.0, 4), (2, "a", 2.0, 5)])
         # it has been taken in
         many.add([{"id": 4, "low": 0.0, "length": 5}])

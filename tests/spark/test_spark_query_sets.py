@@ -342,3 +342,37 @@ def sequences_alone() -> dict[tuple[str, str], list[Any]]:
             db.push("s", rows_of(number))
         rows = {key: [tuple(each.values()) for each in query.fetch().to_pylist()] for key, query in running.items()}
     return found | rows
+
+
+def test_queries_that_come_and_go_between_pushes(spark: Any) -> None:
+    """Each gives what it gives in-process, also if one job reads all pushes at the end."""
+
+    def results(db: Any) -> list[list[str]]:
+        db.execute("CREATE STREAM a (k INT, v INT, t INT) ORDER BY t; CREATE STREAM b (k INT, v INT, t INT) ORDER BY t")
+        db.execute("CREATE TABLE limits (id VARCHAR PRIMARY KEY, low INT)")
+        first = [{"id": "x", "low": 0}, {"id": "z", "low": 1}]
+        sets = [
+            db.sql_many("SELECT v FROM a WHERE v > $low", first, key="id"),
+            db.sql_many("SELECT v_1, v FROM FILTER{v > $low}(a) NEXT{$1.k = $2.k} a", first, key="id"),
+        ]
+        for name, second in (("same", "a"), ("other", "b")):
+            text = f"SELECT v_1, v FROM limits AS l, FILTER{{v > l.low}}(a) NEXT{{$1.k = $2.k}} {second}"
+            db.execute(f"CREATE QUERIES {name} AS {text}")
+        db.push("a", [(1, 5, 1)])
+        for each in sets:
+            each.add([{"id": "y", "low": 1}])
+        db.execute("INSERT INTO limits VALUES ('p', 0), ('q', 0)")
+        db.push("a", [(1, 6, 2)])
+        db.push("b", [(1, 1, 3)])
+        db.push("a", [(1, 6, 4)])
+        db.execute("DELETE FROM limits WHERE id = 'q'; INSERT INTO limits VALUES ('r', 5)")
+        for each in sets:
+            each.drop(["z"])
+        db.push("a", [(1, 7, 5)])
+        db.push("b", [(1, 1, 6)])
+        db.finish()
+        every = [*sets, db.query_set("same"), db.query_set("other")]
+        return [sorted(map(str, each.fetch().to_pylist())) for each in every]
+
+    with ms.connect() as here, ms.connect(spark=spark) as there:
+        assert results(there) == results(here)

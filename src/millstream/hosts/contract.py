@@ -308,8 +308,16 @@ class Host(Protocol):
         """Whether rows that are pushed feed the query, so that it goes on when declared sources have ended."""
         ...
 
-    def is_ahead(self, name: str, inputs: Collection[Physical]) -> bool:
-        """Whether events of these inputs of automata wait for first events that are still to come."""
+    knows_what_waits: bool
+    """whether it can tell what waits in operators"""
+
+    def takes_in(self, name: str, inputs: Collection[Physical]) -> bool:
+        """Whether a query that joins a running one now sees no row from before, although these inputs of automata have
+        rows for all queries: none of these wait for first events that are still to come."""
+        ...
+
+    def emit_so_far(self, name: str) -> None:
+        """Emit what is final of a query's rows so far, before a table that they meet changes."""
         ...
 
     def content(self, name: str, at: int | None) -> pa.Table:

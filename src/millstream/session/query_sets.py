@@ -143,7 +143,7 @@ class QuerySet:
                 return False
         name = cohort.query.name
         seconds = second_inputs(self._database.planned(name).program.plan, cohort.table)
-        return not (seconds and self._database._host.is_ahead(name, seconds))
+        return self._database._host.takes_in(name, seconds)
 
     @in_turn
     def drop(self, keys: Iterable[Any]) -> None:
@@ -163,6 +163,7 @@ class QuerySet:
         for place in np.unique(self._cohort_of[slots]):
             cohort = self._cohorts[place]
             numbers = self._number_of[slots[self._cohort_of[slots] == place]]
+            self._database._host.emit_so_far(cohort.query.name)
             # what they emitted up to here still waits to be fetched
             self._boxes.close(numbers, note_end(self._database, cohort, numbers))
             going = pa.RecordBatch.from_arrays([pa.array(numbers)], names=[NUMBER])
@@ -300,7 +301,7 @@ class QuerySet:
             return ""
         if older.longest != cohort.longest:
             return "durations up to " + ", ".join(f"${name} = {most}" for name, most in cohort.longest)
-        return "second events waited for first ones when it started"
+        return "the older program has rows from before these queries"
 
     def begin(self, rows: Rows) -> None:
         """The first queries of the set: their constants decide about the types of parameters."""
@@ -379,7 +380,8 @@ class QuerySet:
         """The columns of the constants."""
         self._schema = schema
         self._keys = KeyTable((schema[self.key].type,))
-        self._plans = SetPlans(self._database, self.sql, self.key, schema, self.sink, self.merged)
+        follows = self.table is not None
+        self._plans = SetPlans(self._database, self.sql, self.key, schema, self.sink, self.merged, follows)
 
     @property
     def definition(self) -> QuerySetDef:

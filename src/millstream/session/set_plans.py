@@ -18,7 +18,9 @@ from millstream.errors import BindError, MillstreamError
 from millstream.expressions.nodes import Parameter
 from millstream.plan.channels import durations_of
 from millstream.plan.lengths import RowLength
-from millstream.plan.templates import CannotShare, ConstantsTable, for_all, for_sink, lengths_of, own_windows
+from millstream.plan.node import Node
+from millstream.plan.nodes import Scan, walk
+from millstream.plan.templates import CHANNELS, CannotShare, ConstantsTable, for_all, for_sink, lengths_of, own_windows
 from millstream.plan.window_tables import MOST_WINDOWS, OwnWindows
 from millstream.schema import Field, Schema
 from millstream.session.cohorts import NUMBER
@@ -34,7 +36,7 @@ class SetPlans:
     """Binds and plans the text of a set with some parameters given, the others as columns of its constants."""
 
     def __init__(
-        self, database: Database, text: str, key: str, schema: Schema, sink: SinkDef | None, merged: bool
+        self, database: Database, text: str, key: str, schema: Schema, sink: SinkDef | None, merged: bool, follows: bool
     ) -> None:
         self.used = sql.parameter_names(text)
         self.columns = Schema((Field(NUMBER, BIGINT), *schema))
@@ -44,6 +46,7 @@ class SetPlans:
         self._schema = schema
         self._sink = sink
         self._merged = merged
+        self._follows = follows
         self._lengths: frozenset[str] | None = None
         self._durations: dict[Fixed, frozenset[str]] = {}
         self._stepping: tuple[OwnWindows, ...] = ()
@@ -143,7 +146,11 @@ class SetPlans:
         action = self.bound(given)
         # operators become automata once constants have their places between them
         plan = self._database.optimized(action.bound.plan, without=frozenset(["fuse_events"]))
-        made = for_all(plan, constants, self._database.config.disabled_rules, self._merged)
+        without = self._database.config.disabled_rules
+        if self._follows and not self._database._host.knows_what_waits and _streams_of(plan) > 1:
+            # a second event that waits would be seen by queries that come later: then each keeps its own instances
+            without |= {CHANNELS}
+        made = for_all(plan, constants, without, self._merged)
         if self._sink is not None:
             return action, Bound(for_sink(made, constants), ("query", *action.bound.names))
         return action, Bound(made, (NUMBER, "queries" if self._merged else "query", *action.bound.names))
@@ -151,6 +158,11 @@ class SetPlans:
     def sample(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Constants with which a plan can be tried."""
         return {name: sample_of(self._schema[name].type) for name in names}
+
+
+def _streams_of(plan: Node) -> int:
+    """How many streams a plan reads."""
+    return len({scan.stream for scan in walk(plan) if isinstance(scan, Scan)})
 
 
 def _names(windows: OwnWindows) -> set[str]:

@@ -450,10 +450,17 @@ class EmbeddedHost(Lifecycle):
             for stream in self.behind(self._running(name).program.plan)
         )
 
-    def is_ahead(self, name: str, inputs: Collection[physical.Physical]) -> bool:
+    knows_what_waits = True
+
+    def takes_in(self, name: str, inputs: Collection[physical.Physical]) -> bool:
+        if not inputs:
+            return True
         running = self._look(name)
         with self.lock:
-            return running.is_ahead(inputs)
+            return not running.is_ahead(inputs)
+
+    def emit_so_far(self, name: str) -> None:
+        self.settle()
 
     def content(self, name: str, at: int | None) -> pa.Table:
         """The content of a relation: without `at` at the latest time that any of its streams has come to."""
