@@ -50,6 +50,27 @@ def to_numpy(array: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(data or b"", dtype=array.type.to_pandas_dtype(), count=stop if data else 0)[start:]
 
 
+def is_ascii(array: pa.Array) -> bool:
+    """Whether an array surely has ASCII text and nothing else, told by two passes over its bytes. False for any other
+    type, and for arrays so broken that it cannot be told. Arrow's own check of text looks at each value by itself, which
+    takes some twenty times as long.
+
+    >>> is_ascii(pa.array(["a", None, "bc"])), is_ascii(pa.array(["\u00e9"])), is_ascii(pa.array([1]))
+    (True, False, False)
+    """
+    if array.type != pa.string():
+        return False
+    _, ends, text = array.buffers()
+    start, count = array.offset, len(array) + 1
+    if not len(array) or ends is None or text is None or ends.size < 4 * (start + count):
+        return False
+    places = np.frombuffer(ends, dtype=np.int32)[start : start + count]
+    first, last = int(places[0]), int(places[-1])
+    if not 0 <= first <= last <= text.size or bool((places[1:] < places[:-1]).any()):
+        return False
+    return first == last or int(np.frombuffer(text, dtype=np.int8, count=last)[first:].min()) >= 0
+
+
 def from_values(values: list[Any], type_: pa.DataType) -> pa.Array:
     """Python values, or None, that are of the type."""
     pandas = sys.modules.get("pandas")
