@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from millstream.errors import DataError
 
+_TEXT = pa.string()
+
 
 class _Form(NamedTuple):
     """How NumPy takes in values of a kind, and as what it stores them; `filler` stands in place of NULL."""
@@ -74,7 +76,7 @@ def is_ascii(array: pa.Array) -> bool:
     >>> is_ascii(pa.array(["a", None, "bc"])), is_ascii(pa.array(["\u00e9"])), is_ascii(pa.array([1]))
     (True, False, False)
     """
-    if array.type != pa.string():
+    if array.type != _TEXT:
         return False
     _, ends, text = array.buffers()
     start, count = array.offset, len(array) + 1
