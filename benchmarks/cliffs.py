@@ -110,11 +110,12 @@ def pushing_while_queries_start() -> None:
 
 
 FIRST = """
+import datetime as dt
 import millstream as ms
 db = ms.connect()
-db.execute("CREATE STREAM s (k BIGINT, v BIGINT, t BIGINT) ORDER BY t")
+db.execute("CREATE STREAM s (k BIGINT, v BIGINT, t TIMESTAMP) ORDER BY t")
 query = db.sql("SELECT k, v * 2 AS w FROM s WHERE v > 1")
-db.push("s", [(1, 2, 3)])
+db.push("s", [(1, 2, dt.datetime(2026, 1, 1))])
 assert query.fetch().num_rows == 1
 """
 
@@ -126,21 +127,24 @@ def first_row() -> None:
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
-    def seconds(program: str) -> float:
-        taken = []
-        for _ in range(5):
+    def seconds(program: str) -> tuple[float, float]:
+        """Until the program's last line, and from there to the end of its process."""
+        until, behind = [], []
+        program += "\nimport time; print(time.process_time())"
+        for _ in range(9):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+            told = subprocess.run([sys.executable, "-c", program], check=True, env=environment, stdout=subprocess.PIPE)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        return statistics.median(taken)
+            until.append(float(told.stdout))
+            behind.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - until[-1])
+        return statistics.median(until), statistics.median(behind)
 
     seconds(FIRST)
     arrow = "import numpy, pyarrow"
-    bare, others, whole = seconds(arrow), seconds(f"{arrow}, pyarrow.compute, sqlglot"), seconds(FIRST)
+    bare, others, (whole, end) = seconds(arrow)[0], seconds(f"{arrow}, pyarrow.compute, sqlglot")[0], seconds(FIRST)
     print(
         f"first row of a fresh process: {whole:.2f} s of processor time; {others:.2f} s of it the imports of numpy, "
-        f"pyarrow.compute and sqlglot, of which numpy and pyarrow {bare:.2f} s"
+        f"pyarrow.compute and sqlglot, of which numpy and pyarrow {bare:.2f} s; the end of the process: {end:.2f} s"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.arrays import one_batch
+from millstream.arrays import is_ascii, one_batch
 from millstream.connectors.contract import Rejected, RowSource
 from millstream.connectors.convert.common import DEFAULT_RULES, empty
 from millstream.connectors.convert.fit import fit_batch
@@ -141,7 +141,10 @@ def _fit_table(table: pa.Table, schema: Schema, origin: str) -> tuple[pa.RecordB
     batch = one_batch(table.to_batches())
     try:
         # nobody has checked foreign Arrow data yet; text that is none would fail wherever it is first looked at
-        batch.validate(full=True)
+        batch.validate()
+        for column in batch.columns:
+            if not is_ascii(column):
+                column.validate(full=True)
     except pa.ArrowInvalid as error:
         raise DataError(f"this is not valid Arrow data: {error}", hint="no row was accepted") from None
     fitted = fit_batch(batch, schema, DEFAULT_RULES, strict=True)

@@ -42,6 +42,8 @@ SEGMENT_ROWS = 1 << 20
 """rows of a file, at most"""
 MOST_PARTS = 512
 """small batches that are put together at the latest"""
+HELD_BYTES = 1 << 26
+"""rows whose batch has no more memory are kept as a part of it, others are copied"""
 LONGEST_KEY = 100
 """characters of texts that bound a storage key in a checkpoint"""
 NUMBER = "__arrival"
@@ -233,12 +235,18 @@ class StreamHistory:
             self.expire()
 
     def _last_of(self, batch: Batch) -> Batch:
-        """As many of the rows as may be kept, without the memory of the others."""
+        """As many of the rows as may be kept, without the memory of the others if that is much."""
         skipped = len(batch) - self.most
         self._segments, self._tail, self._tail_rows = [], [], 0
         self.lost = int(batch.time[skipped - 1])
         self.end += skipped
-        return batch.take(np.arange(skipped, len(batch)))
+        kept = batch.slice(skipped, len(batch))
+        if batch.rows.get_total_buffer_size() <= HELD_BYTES:
+            return kept
+        columns = [pa.concat_arrays([column]) for column in kept.rows.columns]
+        return Batch(
+            pa.RecordBatch.from_arrays(columns, schema=kept.rows.schema), kept.time.copy(), kept.seq.copy(), kept.upto
+        )
 
     def _seal(self) -> None:
         if not self._tail:

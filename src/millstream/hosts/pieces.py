@@ -52,20 +52,25 @@ def in_pieces(
     """What an operator makes of a batch. `between` is told of each piece that it took, and raises an error if it shall
     not go on; one that takes too long, or emits too much, raises a LimitError."""
     begin = now = time.perf_counter()
-    done, emitted = 0, 0
+    rows, done, emitted = len(batch), 0, 0
     found: list[Batch] = []
-    while not found or done < len(batch):
+    while True:
         piece = _cut(batch, done, done + pace.piece(allowed))
         result = step(piece)
         before, now = now, time.perf_counter()
-        done, emitted = done + len(piece), emitted + len(result)
-        if len(piece):
-            pace.learn(len(piece), len(result), now - before, allowed)
-        found.append(result)
-        allowed.check_seconds(now - begin)
-        allowed.check_rows(emitted)
+        taken, made = len(piece), len(result)
+        done, emitted = done + taken, emitted + made
+        if taken:
+            pace.learn(taken, made, now - before, allowed)
+        if allowed:
+            allowed.check_seconds(now - begin)
+            allowed.check_rows(emitted)
         between(piece)
-    return concat([each for each in found if len(each)] or found[-1:], found[-1].upto)
+        if done >= rows and not found:
+            return result
+        found.append(result)
+        if done >= rows:
+            return concat([each for each in found if len(each)] or found[-1:], result.upto)
 
 
 class Growth:

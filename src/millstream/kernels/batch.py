@@ -42,7 +42,7 @@ class Batch:
             raise ValueError(f"{self.rows.num_rows} rows with {len(self.time)} times and {len(self.seq)} numbers")
 
     def __len__(self) -> int:
-        return int(self.rows.num_rows)
+        return len(self.time)
 
     def slice(self, start: int, stop: int) -> Batch:
         """Rows `start` to `stop`, sharing memory."""

@@ -47,6 +47,8 @@ def fit_batch(batch: pa.RecordBatch, schema: Schema, rules: Rules, *, strict: bo
 
 def locate(names: list[str], schema: Schema, *, strict: bool = False) -> list[int | None]:
     """For each declared column its place among `names`, case ignored; None where it is missing."""
+    if names == schema.arrow.names:
+        return list(range(len(names)))
     found: dict[str, int] = {}
     for place, name in enumerate(names):
         if strict and name not in schema:

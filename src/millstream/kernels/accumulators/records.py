@@ -55,7 +55,7 @@ class ArgumentRecord:
         other = [("given", "fgiven", f"other, {name.upper()}") for name in states]
         self._places = [(Place.named(*one), Place.named(*two)) for one, two in zip(own, other, strict=True)]
 
-    @property
+    @cached_property
     def code_lanes(self) -> dict[int, tuple[int, ArgumentColumn]]:
         """The lanes that hold the code of an argument's string, each with the lane that is 0 as long as it does not."""
         lanes = {}
@@ -117,7 +117,7 @@ class ArgumentRecord:
         given = ["targets", "sources", "given", "fgiven", *texts]
         return self._loop([*given, "ints", "floats"], "len(targets)", lines)
 
-    @property
+    @cached_property
     def compared(self) -> list[ArgumentColumn]:
         """The arguments whose strings records have."""
         return list(dict.fromkeys(arg for _, arg in self.code_lanes.values()))
