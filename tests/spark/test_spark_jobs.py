@@ -17,6 +17,7 @@ import millstream as ms
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.job import bounded
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
+from millstream.hosts.spark.job.streaming_job import RunningJob
 from millstream.hosts.spark.meters import Meters
 from millstream.spark import Millstream
 from tiers import costly
@@ -346,6 +347,30 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     peaks = [row["peak"] for row in expected["peaks"]]
     assert [peak for _, rows in taken for peak in rows][: len(peaks)] == peaks
     assert job.rows("large") == len(fetched) and job.stages["millstream_stage_1"].startswith("over by k")
+
+
+def test_a_repeated_micro_batch_counts_once(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    """Spark repeats a micro-batch whose end it did not note, though its rows were committed."""
+    feed.add(ROWS[:35])
+    feed.add(ROWS[35:])
+    database = pipeline(spark, feed, tmp_path, {"large_out": QUERIES["large"], "large_fetched": QUERIES["large"]})
+    queries = list(database._host._queries.values())
+
+    def counted() -> list[int]:
+        job = RunningJob(run_job(database, tmp_path / "checkpoint"), queries, Meters({}))
+        job.look()
+        return [query.rows for query in queries]
+
+    rows = counted()
+    assert rows == [len(in_files(tmp_path / "large_out"))] * 2 and rows[0]
+    commits = tmp_path / "checkpoint/commits"
+    last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    assert counted() == rows
+    assert last.exists(), "the micro-batch ran again"
+    feed.add([(5, 99.0, "2026-01-01 00:59:00")])
+    assert counted() == [len(in_files(tmp_path / "large_out"))] * 2 == [rows[0] + 1] * 2
 
 
 def test_the_state_of_a_frame_is_kept_as_it_began(
