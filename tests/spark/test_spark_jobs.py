@@ -18,6 +18,7 @@ import millstream as ms
 from millstream.hosts.spark.host import SparkHost
 from millstream.hosts.spark.job import bounded
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
+from millstream.hosts.spark.job.streaming_job import RunningJob
 from millstream.hosts.spark.meters import Meters
 from millstream.spark import Millstream
 from tiers import costly
@@ -350,6 +351,58 @@ def test_a_streaming_job_serves_every_sink_and_resumes(
     peaks = [row["peak"] for row in expected["peaks"]]
     assert [peak for _, rows in taken for peak in rows][: len(peaks)] == peaks
     assert job.rows("large") == len(fetched) and job.stages["millstream_stage_1"].startswith("over by k")
+
+
+MOVED = {
+    "sliding_out": "SELECT k, count(*) AS n FROM s [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY k",
+    "coarse_out": "SELECT k, sum(x) AS total FROM s [RANGE 20 SECONDS SLIDE 10 SECONDS] GRANULARITY(15 SECONDS) "
+    "GROUP BY k",
+    "joined_out": "SELECT a.k, b.x FROM s [RANGE 20 SECONDS SLIDE 10 SECONDS] AS a, s [RANGE 5 SECONDS] AS b "
+    "WHERE a.k = b.k",
+}
+
+
+def test_windows_that_move_rows_leave_out_the_late_ones_of_in_process(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    """A row is late by its own time, also if its window with SLIDE or coarser time begins only later."""
+    first = [(k % 5, float(k), f"2026-01-01 00:00:{k:02}") for k in (1, 2, 3, 4, 12)]
+    second = [(7, 1.0, "2026-01-01 00:00:11"), (2, 2.0, "2026-01-01 00:00:12"), (1, 3.0, "2026-01-01 00:00:35")]
+    batches = [first, second, [(7, 2.0, "2026-01-01 00:00:33"), (3, 1.0, "2026-01-01 00:01:50")], END]
+    alone = ms.connect()
+    alone.execute(DECLARED)
+    queries = {name: alone.sql(text, name=name) for name, text in MOVED.items()}
+    assert [alone.push("s", batch).late for batch in batches] == [0, 1, 1, 0]
+    alone.finish()
+    for batch in batches:
+        feed.add(batch)
+    job = run_job(pipeline(spark, feed, tmp_path, MOVED), tmp_path / "checkpoint")
+    assert {name: job.late_rows(name) for name in MOVED} == {"sliding_out": 2, "coarse_out": 2, "joined_out": 4}
+    for name, query in queries.items():
+        rows = sorted((row for row in query.fetch().to_pylist() if row["k"] != 9), key=str)
+        assert rows and rows == in_files(tmp_path / name), name
+
+
+def test_a_repeated_micro_batch_counts_once(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    """Spark repeats a micro-batch whose end it did not note, though its rows were committed."""
+    feed.add(ROWS[:35])
+    feed.add(ROWS[35:])
+    database = pipeline(spark, feed, tmp_path, {"large_out": QUERIES["large"], "large_fetched": QUERIES["large"]})
+    queries = list(database._host._queries.values())
+
+    def counted() -> list[int]:
+        job = RunningJob(run_job(database, tmp_path / "checkpoint"), queries, Meters({}))
+        job.look()
+        return [query.rows for query in queries]
+
+    rows = counted()
+    assert rows == [len(in_files(tmp_path / "large_out"))] * 2 and rows[0]
+    commits = tmp_path / "checkpoint/commits"
+    last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    assert counted() == rows
+    assert last.exists(), "the micro-batch ran again"
+    feed.add([(5, 99.0, "2026-01-01 00:59:00")])
+    assert counted() == [len(in_files(tmp_path / "large_out"))] * 2 == [rows[0] + 1] * 2
 
 
 def test_the_state_of_a_frame_is_kept_as_it_began(

@@ -166,10 +166,13 @@ class Branch:
             return self.df.mapInArrow(self.closed(closing), columns)
         # loads pyspark, which this module must not
         from millstream.hosts.spark.kept_stage import StageOpening, Telling
+        from millstream.hosts.spark.session import for_stages
 
         assert isinstance(self.opening, StageOpening)
         work = Telling(self.opening, self.steps, closing)
-        return metered_told(self.df.mapInArrow(work, f"{columns}, {TELLS_COLUMN}"), self.metrics)
+        with for_stages(self.df.sparkSession):
+            given = self.df.mapInArrow(work, f"{columns}, {TELLS_COLUMN}")
+        return metered_told(given, self.metrics)
 
     def closed(self, closing: ClosingStep) -> Pipeline:
         """All the work of the workers that take the rows as they are in `df`."""

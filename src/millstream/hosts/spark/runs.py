@@ -16,6 +16,7 @@ from millstream.errors import MillstreamError
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.results import ResultLog
 from millstream.hosts.spark.failures import translated
+from millstream.hosts.spark.job.committed import Committed
 from millstream.hosts.spark.job.graph import JobQuery, Surroundings
 from millstream.records import dataclass
 
@@ -43,6 +44,8 @@ class StartedQuery:
     since: int
     results: ResultLog
     rows: int = 0
+    committed: Committed = field(default_factory=Committed)
+    """of `rows`, what streaming jobs committed"""
     late: int = 0
     delivered: int = -1
     """the last micro-batch whose rows it has given"""

@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -30,6 +31,8 @@ OPEN = "spark.millstream.open"
 DEFAULT_EXCHANGES = 2
 CHECKS = "spark.sql.streaming.unsupportedOperationCheck"
 """Whether Spark refuses, among others, several operators that keep one value each."""
+WORKERS = "MILLSTREAM_WORKERS"
+"""The variable that tells kinds of Python workers apart."""
 REMOTE_TASKS = 8
 """Tasks of an exchange on Spark Connect, which does not tell how many cores there are."""
 
@@ -74,6 +77,24 @@ def check_streaming(spark: SparkSession) -> None:
             detail=f"{PROVIDER} must be the RocksDB provider, and the session does not allow setting it",
             hint=f"start the session with {PROVIDER}={ROCKSDB}",
         ) from None
+
+
+@contextmanager
+def for_stages(spark: SparkSession) -> Iterator[None]:
+    """Functions that are made inside keep state, and have Python workers that no others use.
+
+    Spark gives a task the worker that has rested longest. Workers of stages that are mixed with others get other
+    buckets each time, and must read the state that another one has at hand.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        yield
+        return
+    environment = spark.sparkContext.environment
+    environment[WORKERS] = "stages"
+    try:
+        yield
+    finally:
+        environment.pop(WORKERS, None)
 
 
 def kept_as(spark: SparkSession) -> str:

@@ -295,7 +295,7 @@ class Pack:
             carried.port,
             rows=pa.array([part.num_rows for _, part in parts], pa.int64()),
             ts=pa.array([latest] * len(parts), pa.int64()).cast(pa.timestamp("us", "UTC")),
-            blob=pa.array([blobs.encode(part) for _, part in parts], pa.binary()),
+            blob=blobs.column([part.serialize() for _, part in parts]),
         )
 
     def _heartbeats(self, reached: dict[int, int]) -> pa.RecordBatch:

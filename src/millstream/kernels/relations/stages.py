@@ -28,6 +28,11 @@ class RangeStage(AtMostOne, KeepsColumns):
     def describe(self) -> str:
         return f"window {self.window}"
 
+    def moved(self, batch: Batch) -> Batch:
+        """The same rows at their starts."""
+        start, _ = window_bounds(batch.time, self.window)
+        return replace(batch, time=start, upto=window_upto(batch.upto, self.window))
+
     def step(self, batch: Batch) -> Batch:
         upto = window_upto(batch.upto, self.window)
         if not len(batch):
@@ -84,11 +89,16 @@ class CoarsenStage(AtMostOne, KeepsColumns):
     def describe(self) -> str:
         return f"granularity {length_told(self.granule)}"
 
+    def moved(self, batch: Batch) -> Batch:
+        """The same rows at their starts."""
+        _check(batch.time, self.granule)
+        return replace(batch, time=-(-batch.time // self.granule) * self.granule, upto=self._upto(batch.upto))
+
+    def _upto(self, upto: int) -> int:
+        return upto if upto in (BEGIN, FOREVER) else min(-(-upto // self.granule) * self.granule, FOREVER - 1)
+
     def step(self, batch: Batch) -> Batch:
-        granule = self.granule
-        upto = batch.upto
-        if upto not in (BEGIN, FOREVER):
-            upto = min(-(-upto // granule) * granule, FOREVER - 1)
+        granule, upto = self.granule, self._upto(batch.upto)
         if not len(batch):
             return Batch.empty(self.output.arrow, upto, batch.port)
         open_end = ends_of(batch) == FOREVER

@@ -36,6 +36,9 @@ it has rows for that bucket and port; without one it is a heartbeat, or with por
 
 TOLD = -1
 
+WRITTEN = -2
+"""The port of packed rows that tell of rows in part files: how many, of which task (the bucket), in which directory."""
+
 _LONGS = ("upto", "rows", "late", "waiting", "state")
 
 PACKED_SCHEMA = pa.schema(
@@ -145,7 +148,7 @@ class ToStage:
     def _carried(self, carried: Carried) -> Iterator[dict[str, Any]]:
         rows = blobs.from_batch(carried.batch, blobs.layout_of(carried.schema))
         for bucket, part in divided(rows, carried.schema, self.keys, self.buckets, self.home):
-            yield self._row(bucket, rows=part.num_rows, blob=blobs.encode(part)) | {"port": carried.port}
+            yield self._row(bucket, rows=part.num_rows, blob=part.serialize()) | {"port": carried.port}
 
     def heartbeats(self, reached: dict[int, int]) -> list[dict[str, Any]]:
         """To every bucket, how far time has come."""
@@ -171,13 +174,35 @@ class ToOutlet:
     def packed(self, batch: Batch, bucket: int) -> list[dict[str, Any]]:
         rows = blobs.from_batch(in_lane(batch, self.lane), blobs.layout_of(self.schema))
         stage = outlet_number(self.outlet)
-        return [{"bucket": bucket, "stage": stage, "rows": rows.num_rows, "blob": blobs.encode(rows)}]
+        return [{"bucket": bucket, "stage": stage, "rows": rows.num_rows, "blob": rows.serialize()}]
 
     def heartbeats(self, reached: dict[int, int]) -> list[dict[str, Any]]:
         return []
 
 
 Leaf = ToStage | ToOutlet
+
+
+class Writing(Protocol):
+    """What writes rows of outlets in a task, for those that it takes."""
+
+    def takes(self, outlet: int) -> bool: ...
+
+    def write(self, outlet: int, columns: list[pa.Array]) -> None: ...
+
+    def rest(self, packed: pa.RecordBatch) -> pa.RecordBatch:
+        """Write what packed rows hold for these outlets; the others."""
+        ...
+
+    def end(self) -> Arrows:
+        """The files are whole: packed rows that tell of them."""
+        ...
+
+
+class Writes(Protocol):
+    """How rows of outlets are written in the tasks that make them."""
+
+    def begin(self) -> Writing: ...
 
 
 @dataclass(frozen=True)
@@ -260,9 +285,10 @@ def _beats(fan: Fan, place: int) -> bool:
 class FanRun:
     """A fan at work in one task: rows are gathered at its leaves."""
 
-    def __init__(self, fan: Fan, spread: Spread, bucket: int = 0) -> None:
+    def __init__(self, fan: Fan, spread: Spread, bucket: int = 0, writing: Writing | None = None) -> None:
         self._spread = spread
         self._bucket = bucket
+        self._writing = writing
         self._gathering: dict[Leaf, _Gathering] = {leaf: _Gathering() for leaf in fan.all_leaves()}
         self._fan = fan
 
@@ -270,8 +296,9 @@ class FanRun:
         """Rows come, or time passes; packed rows leave when enough have been gathered."""
         full: list[Leaf] = []
         self._push(self._fan, batch, full)
-        if full:
-            yield self._packed([row for leaf in full for row in self._flush(leaf)])
+        rows = [row for leaf in full for row in self._flush(leaf)]
+        if rows:
+            yield self._packed(rows)
 
     def end(self) -> Arrows:
         """The rest of the rows, and how far time has come."""
@@ -303,6 +330,9 @@ class FanRun:
     def _flush(self, leaf: Leaf) -> list[dict[str, Any]]:
         batch = self._gathering[leaf].taken()
         if batch is None:
+            return []
+        if isinstance(leaf, ToOutlet) and self._writing is not None and self._writing.takes(leaf.outlet):
+            self._writing.write(leaf.outlet, batch.rows.columns)
             return []
         # rows that only pass on their way to an outlet are spread over the tasks of the exchanges between
         self._bucket = (self._bucket + 1) % self._spread.buckets
@@ -341,7 +371,7 @@ def packed_rows(rows: list[dict[str, Any]], spread: Spread) -> pa.RecordBatch:
     columns: list[pa.Array] = []
     for name, type_ in zip(PACKED_SCHEMA.names, PACKED_SCHEMA.types, strict=True):
         if name == "blob":
-            columns.append(pa.array([row.get("blob") for row in rows], type_))
+            columns.append(blobs.column([row.get("blob") for row in rows]))
         elif name == "bucket" and ids is not None:
             columns.append(pa.array([ids[row["bucket"]] for row in rows], type_))
         else:
@@ -357,12 +387,17 @@ class FanOut:
 
     fan: Fan
     spread: Spread
+    writes: Writes | None = None
+    """if no stage comes after: how rows of outlets are written"""
 
     def __call__(self, batches: Batches) -> Arrows:
-        run = FanRun(self.fan, self.spread, _task())
+        writing = None if self.writes is None else self.writes.begin()
+        run = FanRun(self.fan, self.spread, _task(), writing)
         for batch in batches:
             yield from run.take(batch)
         yield from run.end()
+        if writing is not None:
+            yield from writing.end()
 
 
 def _task() -> int:

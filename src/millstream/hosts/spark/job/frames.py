@@ -13,10 +13,10 @@ from millstream.hosts.spark import blobs
 from millstream.hosts.spark.arrive import ReadFiles
 from millstream.hosts.spark.branches import Branch, Clockwork
 from millstream.hosts.spark.checkpoints import tell_checkpoints
-from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, outlet_number
+from millstream.hosts.spark.job.fan import JOB_ROWS, TOLD, Fan, FanOut, FanRun, Spread, Writes, outlet_number
 from millstream.hosts.spark.job.graph import JobGraph, JobSource, JobStage
 from millstream.hosts.spark.meters import metered_stages
-from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of
+from millstream.hosts.spark.session import FILES, VARIABLES, check_streaming, cores_of, for_stages
 from millstream.hosts.spark.stage import bucket_ids
 from millstream.hosts.spark.steps import Arrows, Batches, spare_collector
 from millstream.hosts.spark.tables import arrow_frame
@@ -68,6 +68,7 @@ def job_frame(
     ends: bool = True,
     at_work: Callable[[str], AnyWork] | None = None,
     joins: str | None = None,
+    writes: Writes | None = None,
 ) -> DataFrame:
     """All rows of all outlets, packed; `readers` are by the number of the session.
 
@@ -76,7 +77,8 @@ def job_frame(
     does not end (`ends`) gives what is final so far. In an open job, which keeps state in files, `at_work` gives what
     takes the place of each piece of `open_work`, and what stages tell of themselves comes with the rows. With `joins`
     it is a batch job over what was read before, which leaves the state of these stages beside that of others; that is
-    how far time had come, as an offset of the clock.
+    how far time had come, as an offset of the clock. Tasks of the last level write rows
+    of outlets themselves (`writes`).
     """
     # not before there is a job: importing the host must not import pyspark
     from millstream.hosts.spark.job.levels import BoundedLevel, FileLevel, LevelProcessor
@@ -87,7 +89,8 @@ def job_frame(
     if streaming and kept == FILES:
         tell_checkpoints(spark)
     spread = _spread(graph, streaming, ends)
-    packed = _read(spark, graph, readers, spread, at_work)
+    last = max((stage.level for stage in graph.stages), default=0)
+    packed = _read(spark, graph, readers, spread, at_work, None if last else writes)
     if streaming and max(graph.levels, levels):
         packed = packed.unionAll(_time(spark, graph, readers, spread, beats, at_work, joins))
     beside = list(graph.at(0))
@@ -101,9 +104,12 @@ def job_frame(
             # something to compute: otherwise Spark hands rows of a Python worker to an exchange that cannot write them
             by_bucket = packed.where("bucket >= 0").repartition(min(graph.buckets, cores_of(spark)), "bucket")
             work: AnyWork = (
-                FileLevel(level, stages, spread, joins is not None) if at_work is None else at_work(_level(level))
+                FileLevel(level, stages, spread, joins is not None, writes if level == last else None)
+                if at_work is None
+                else at_work(_level(level))
             )
-            packed = by_bucket.mapInArrow(work, JOB_ROWS)
+            with for_stages(spark):
+                packed = by_bucket.mapInArrow(work, JOB_ROWS)
         elif streaming:
             packed = stateful(packed, LevelProcessor(stages, spread), JOB_ROWS, "None", kept)
         else:
@@ -111,6 +117,13 @@ def job_frame(
         if streaming and joins is None and at_work is None:
             packed = metered_stages(packed, [stage.number for stage in stages]).where(f"port != {TOLD}")
     return packed.where("stage < 0" if at_work is None else f"stage < 0 OR port = {TOLD}")
+
+
+def writes_above(spark: SparkSession, graph: JobGraph, kept: str) -> bool:
+    """Whether tasks that make the rows of a streaming job can write them: rows then need not pass through Java on their
+    way to another worker."""
+    last = max((stage.level for stage in graph.stages), default=0)
+    return hasattr(spark, "_jsparkSession") and not graph.at(0) and (kept == FILES or last == 0)
 
 
 def open_work(graph: JobGraph, readers: Mapping[int, Readable], levels: int) -> dict[str, AnyWork]:
@@ -159,6 +172,7 @@ def _read(
     readers: Mapping[int, Readable],
     spread: Spread,
     at_work: Callable[[str], AnyWork] | None,
+    writes: Writes | None,
 ) -> DataFrame:
     frames: list[DataFrame] = []
     held: list[HeldSource] = []
@@ -185,7 +199,7 @@ def _read(
         if graph.beside(source):
             frames.append(_read_beside(spark, graph, number, branch, spread))
         else:
-            frames.append(branch.df.mapInArrow(branch.closed(FanOut(source.fan, spread)), JOB_ROWS))
+            frames.append(branch.df.mapInArrow(branch.closed(FanOut(source.fan, spread, writes)), JOB_ROWS))
     if held:
         table = pa.table({"source": pa.array([n for n, _ in given], pa.int32()), "blob": [b for _, b in given]})
         df = arrow_frame(spark, table, "source INT, blob BINARY")

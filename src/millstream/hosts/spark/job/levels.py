@@ -19,7 +19,17 @@ from pyspark.sql.streaming import StatefulProcessor
 from millstream.errors import StateError
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.carry import schemas_of
-from millstream.hosts.spark.job.fan import PACKED_SCHEMA, TOLD, Fan, FanRun, Spread, blaming, packed_rows
+from millstream.hosts.spark.job.fan import (
+    PACKED_SCHEMA,
+    TOLD,
+    Fan,
+    FanRun,
+    Spread,
+    Writes,
+    Writing,
+    blaming,
+    packed_rows,
+)
 from millstream.hosts.spark.stage import Stage
 from millstream.hosts.spark.state import Head, Store
 from millstream.hosts.spark.stateful import StageRun
@@ -208,18 +218,24 @@ class FileLevel:
     spread: Spread
     joins: bool = False
     """whether these stages are new beside those whose state the micro-batch has left"""
+    writes: Writes | None = None
+    """if no stage comes after: how rows of outlets are written"""
 
     def __call__(self, arrows: Arrows) -> Arrows:
         from millstream.hosts.spark.file_state import FileValue, state_directory
 
+        writing = None if self.writes is None else self.writes.begin()
         rows: dict[int, list[TakenRow]] = {}
-        yield from by_bucket(arrows, [stage.number for stage in self.stages], rows)
-        level = StreamingLevel(self.stages, self.spread, self.joins)
+        for others in by_bucket(arrows, [stage.number for stage in self.stages], rows):
+            yield others if writing is None else writing.rest(others)
+        level = StreamingLevel(self.stages, self.spread, self.joins, writing)
         directory, number = state_directory()
         for bucket, own in rows.items():
             value = FileValue(directory / f"level-{self.level}" / str(bucket), number + self.joins)
             yield from level.take(LevelStore(value), bucket, own)
             value.amend() if self.joins else value.save()
+        if writing is not None:
+            yield from writing.end()
         spare_collector()
 
 
@@ -262,8 +278,11 @@ TakenRow = tuple[Any, ...]
 class StreamingLevel:
     """The stages of a level on the buckets of a task."""
 
-    def __init__(self, stages: tuple[LevelStage, ...], spread: Spread, joins: bool = False) -> None:
+    def __init__(
+        self, stages: tuple[LevelStage, ...], spread: Spread, joins: bool = False, writing: Writing | None = None
+    ) -> None:
         self._joins = joins
+        self._writing = writing
         self._stages = {stage.number: stage for stage in stages}
         self._runs = {stage.number: StageRun(stage.stage, stage.name) for stage in stages}
         self._names = [stage.name for stage in stages]
@@ -317,7 +336,7 @@ class StreamingLevel:
         with blaming((), number):
             out, promise = run.advance(turn, store.of(own.name), arrived, 0, now)
         store.heads[own.name] = turn.head
-        fan = FanRun(own.fan, self._spread, bucket)
+        fan = FanRun(own.fan, self._spread, bucket, self._writing)
         schema = own.stage.spec.output
         for rows in out:
             yield from fan.take(blobs.to_batch(rows, schema, promise, place))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,8 @@ from millstream.durable import sync_directory
 from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.failures import inside_a_micro_batch
-from millstream.hosts.spark.job.fan import outlet_number
+from millstream.hosts.spark.job.committed import Committed
+from millstream.hosts.spark.job.fan import JOB_ROWS, WRITTEN, Spread, outlet_number, packed_rows
 from millstream.hosts.spark.job.frames import outlet_branch
 from millstream.hosts.spark.kept_plan import read_text, write_text
 from millstream.hosts.spark.sinks import is_part_sink, is_remote, part_options, spark_format, written_schema
@@ -41,17 +44,6 @@ TakeBatch = Callable[["DataFrame", int], Any]
 
 Deliver = Callable[[str, pa.Table, int], None]
 """What takes the rows that a query gives in a micro-batch, which may be repeated: its name, the rows, and the number"""
-
-WRITTEN = "outlet INT, task INT, directory STRING, rows BIGINT, blob BINARY"
-_WRITTEN = pa.schema(
-    [
-        ("outlet", pa.int32()),
-        ("task", pa.int32()),
-        ("directory", pa.string()),
-        ("rows", pa.int64()),
-        ("blob", pa.binary()),
-    ]
-)
 
 LEDGER = "millstream/outlets.json"
 """In a checkpoint: the last micro-batch that was whole, and where it left the sinks that the driver writes."""
@@ -93,59 +85,82 @@ class PartFiles:
 
 @dataclass(frozen=True)
 class WriteOutlets:
-    """A worker's work: rows of `files` into part files, those of other outlets handed on, with late rows of stages."""
+    """A worker's work: rows of `files` into part files, of which packed rows tell; those of outlets that are handed on,
+    and what stages tell, go on as they are."""
 
     files: Mapping[int, PartFiles]
     handed_on: frozenset[int]
 
-    @property
-    def nothing(self) -> pa.RecordBatch:
-        """What a task gives that got no rows."""
-        return pa.RecordBatch.from_pylist([], schema=_WRITTEN)
+    def begin(self) -> WritingOutlets:
+        return WritingOutlets(self)
 
     def __call__(self, arrows: Arrows) -> Arrows:
-        from pyspark import TaskContext
-
-        context: Any = TaskContext.get()
-        task = int(context.partitionId())
-        directories: dict[int, Path] = {}
-        sinks: dict[int, Sink] = {}
-        counts: dict[int, int] = {}
-        late: dict[int, int] = {}
+        writing = self.begin()
         for packed in arrows:
-            given: list[tuple[int, bytes]] = []
-            told = zip(packed.column("stage").to_pylist(), packed.column("late").to_pylist(), strict=True)
-            for (stage, late_rows), blob in zip(told, packed.column("blob"), strict=True):
-                outlet = outlet_number(stage)
-                if outlet < 0:
-                    late[outlet] = late.get(outlet, 0) + late_rows
-                elif outlet in self.files:
-                    files = self.files[outlet]
-                    if outlet not in sinks:
-                        directories[outlet] = files.scratch / f"{task:05d}-{uuid4()}"
-                        sinks[outlet] = make_sink({**dict(files.options), "path": str(directories[outlet])}, files.sink)
-                        sinks[outlet].open(files.schema, {})
-                    rows = blobs.decode(blob.as_buffer(), blobs.layout_of(files.schema))
-                    sinks[outlet].write(pa.RecordBatch.from_arrays(rows.columns[2:], schema=files.schema.arrow))
-                    counts[outlet] = counts.get(outlet, 0) + rows.num_rows
-                elif outlet in self.handed_on:
-                    given.append((outlet, blob.as_py()))
-            if given:
-                yield _written([(outlet, task, None, 0, blob) for outlet, blob in given])
-        for sink in sinks.values():
-            sink.close()
-        if any(late.values()):
-            yield _written([(outlet, task, None, rows, None) for outlet, rows in late.items()])
-        if sinks:
-            yield _written([(outlet, task, str(directories[outlet]), counts[outlet], None) for outlet in sinks])
+            yield writing.rest(packed)
+        yield from writing.end()
         spare_collector()
 
 
-def _written(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = [
-        pa.array(list(values), type_) for values, type_ in zip(zip(*rows, strict=True), _WRITTEN.types, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_WRITTEN)
+class WritingOutlets:
+    """The part files of a task, each in a directory of its own."""
+
+    def __init__(self, work: WriteOutlets) -> None:
+        from pyspark import TaskContext
+
+        context: Any = TaskContext.get()
+        self._task = int(context.partitionId())
+        self._work = work
+        self._directories: dict[int, Path] = {}
+        self._sinks: dict[int, Sink] = {}
+        self._counts: dict[int, int] = {}
+
+    def takes(self, outlet: int) -> bool:
+        return outlet in self._work.files
+
+    def write(self, outlet: int, columns: list[pa.Array]) -> None:
+        files = self._work.files[outlet]
+        if outlet not in self._sinks:
+            self._directories[outlet] = directory = files.scratch / f"{self._task:05d}-{uuid4()}"
+            self._sinks[outlet] = make_sink({**dict(files.options), "path": str(directory)}, files.sink)
+            self._sinks[outlet].open(files.schema, {})
+            self._counts[outlet] = 0
+        rows = pa.RecordBatch.from_arrays(columns, schema=files.schema.arrow)
+        self._sinks[outlet].write(rows)
+        self._counts[outlet] += rows.num_rows
+
+    def rest(self, packed: pa.RecordBatch) -> pa.RecordBatch:
+        left = []
+        for place, stage in enumerate(packed.column("stage").to_pylist()):
+            outlet = outlet_number(stage)
+            if self.takes(outlet):
+                blob = packed.column("blob")[place].as_buffer()
+                self.write(outlet, blobs.decode(blob, blobs.layout_of(self._work.files[outlet].schema)).columns[2:])
+            elif outlet < 0 or outlet in self._work.handed_on:
+                left.append(place)
+        return packed if len(left) == packed.num_rows else packed.take(pa.array(left, pa.int64()))
+
+    def end(self) -> Arrows:
+        together(sink.close for sink in self._sinks.values())
+        told = [
+            {"bucket": self._task, "stage": outlet_number(outlet), "port": WRITTEN, "rows": self._counts[outlet]}
+            | {"blob": str(directory).encode()}
+            for outlet, directory in self._directories.items()
+        ]
+        if told:
+            yield packed_rows(told, Spread(1))
+
+
+def together(work: Iterable[Callable[[], object]]) -> None:
+    """Work that waits for disks, at the same time."""
+    all_work = list(work)
+    if len(all_work) < 2:
+        for each in all_work:
+            each()
+        return
+    with ThreadPoolExecutor(len(all_work)) as pool:
+        for done in [pool.submit(each) for each in all_work]:
+            done.result()
 
 
 def part_files(program: ReadyQuery) -> PartFiles | None:
@@ -171,8 +186,8 @@ class Outlets:
     prepare: Callable[[int], None] = lambda _: None
     isolate: Callable[[int], bool] = lambda _: False
     """called if a micro-batch fails: whether it can be tried again, without queries that are to blame"""
-    rows: dict[int, int] = field(default_factory=dict)
-    """how many rows of each outlet were committed"""
+    committed: dict[int, Committed] = field(default_factory=dict)
+    """how many rows of each outlet"""
     late: dict[int, int] = field(default_factory=dict)
     """in an open job: how many late rows each stage counted"""
 
@@ -187,6 +202,7 @@ class Outlets:
         self._in_driver: set[int] = set()
         self._sinks: dict[int, Sink] = {}
         self._ledger: dict[str, Any] = {"batch": -1, "sinks": {}}
+        self._written = False
 
     def add(self, programs: Mapping[int, ReadyQuery]) -> None:
         """These will have to be written."""
@@ -244,6 +260,12 @@ class Outlets:
         noted: dict[str, Any] = self._ledger["sinks"].get(self.programs[number].name, {})
         return noted
 
+    def written_above(self) -> WriteOutlets | None:
+        """How the tasks that make rows write them, too, before micro-batches are handed over; None if some rows are
+        wanted as rows of Spark's."""
+        self._written = not self._by_spark
+        return self.work if self._written else None
+
     @property
     def work(self) -> WriteOutlets:
         return WriteOutlets(dict(self.files), frozenset(self._in_driver))
@@ -262,7 +284,7 @@ class Outlets:
             packed = packed.persist()
         try:
             try:
-                written = packed.mapInArrow(self.work, WRITTEN).toArrow()
+                written = (packed if self._written else packed.mapInArrow(self.work, JOB_ROWS)).toArrow()
             except Exception:
                 if self.isolate(batch):
                     return False
@@ -286,24 +308,23 @@ class Outlets:
         """What the tasks of a micro-batch wrote and handed on becomes permanent."""
         directories: dict[int, list[tuple[int, str]]] = {number: [] for number in self.files}
         parts: dict[int, list[pa.RecordBatch]] = {number: [] for number in self._in_driver}
+        counts: dict[int, int] = {}
         layouts = {number: blobs.layout_of(self.programs[number].plan.schema) for number in self._in_driver}
-        columns = (written.column(name) for name in ("outlet", "task", "directory", "rows", "blob"))
-        for outlet, task, directory, rows, blob in zip(*columns, strict=True):
-            number = outlet.as_py()
+        columns = (written.column(name).to_pylist() for name in ("stage", "port", "bucket", "rows", "late"))
+        for stage, port, task, rows, late, blob in zip(*columns, written.column("blob"), strict=True):
+            number = outlet_number(stage)
             if number < 0:
-                stage = outlet_number(number)
-                self.late[stage] = self.late.get(stage, 0) + rows.as_py()
-            elif blob.is_valid:
-                parts[number].append(blobs.decode(blob.as_buffer(), layouts[number]))
+                self.late[stage] = self.late.get(stage, 0) + late
+            elif port == WRITTEN:
+                directories[number].append((task, blob.as_py().decode()))
+                counts[number] = counts.get(number, 0) + rows
             else:
-                directories[number].append((task.as_py(), directory.as_py()))
-                self.rows[number] = self.rows.get(number, 0) + rows.as_py()
-        for number, files in self.files.items():
-            files.commit(batch, directories[number])
+                parts[number].append(blobs.decode(blob.as_buffer(), layouts[number]))
+        together(partial(files.commit, batch, directories[number]) for number, files in self.files.items())
         for number, own in parts.items():
             program = self.programs[number]
             table = exact(pa.Table.from_batches(own, layouts[number]), program.plan.schema, program.columns)
-            self.rows[number] = self.rows.get(number, 0) + table.num_rows
+            counts[number] = table.num_rows
             if number not in self._sinks:
                 self.deliver(program.name, table, batch)
             elif batch > self._ledger["batch"]:
@@ -311,6 +332,8 @@ class Outlets:
                 for rows_ in table.combine_chunks().to_batches():
                     self._sinks[number].write(rows_)
                 self._ledger["sinks"][program.name] = self._sinks[number].commit()
+        for number, rows in counts.items():
+            self.committed.setdefault(number, Committed()).add(batch, rows)
         if self._sinks and batch > self._ledger["batch"]:
             self._ledger["batch"] = batch
             write_text(self.spark, f"{self.checkpoint}/{LEDGER}", json.dumps(self._ledger))

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from millstream.hosts.spark.arrow_writer import ArrowWriter, for_tasks
+from millstream.hosts.spark.job.fan import PACKED_SCHEMA, WRITTEN, outlet_number
 from millstream.hosts.spark.job.outlets import WriteOutlets
 from millstream.records import dataclass
 
@@ -37,9 +38,10 @@ class OutletsWriter(ArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenOutlets:
         """In a task: its rows into files of directories of its own."""
-        written = pa.Table.from_batches(list(self.work(iterator)) or [self.work.nothing])
-        columns = (written.column(name).to_pylist() for name in ("outlet", "task", "directory"))
-        return WrittenOutlets(list(zip(*columns, strict=True)))
+        written = pa.Table.from_batches(list(self.work(iterator)), PACKED_SCHEMA)
+        columns = (written.column(name).to_pylist() for name in ("stage", "port", "bucket", "blob"))
+        told = [row for row in zip(*columns, strict=True) if row[1] == WRITTEN]
+        return WrittenOutlets([(outlet_number(stage), task, directory.decode()) for stage, _, task, directory in told])
 
     def commit(self, messages: list[WrittenOutlets | None], batchId: int) -> None:
         """In the driver: the files of a micro-batch appear in place of those of an earlier try."""

@@ -13,7 +13,8 @@ from millstream.errors import EngineError, MillstreamError, UnsupportedError
 from millstream.hosts.spark.build import first_buckets, idle_of, puts_together
 from millstream.hosts.spark.failures import telling, translated
 from millstream.hosts.spark.job.backfill import Again, backfill
-from millstream.hosts.spark.job.frames import job_frame
+from millstream.hosts.spark.job.committed import Committed
+from millstream.hosts.spark.job.frames import job_frame, writes_above
 from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
 from millstream.hosts.spark.job.kept_job import KeptJob, new_name, refuse_unfit
 from millstream.hosts.spark.job.live import LiveQueries, refuse_missing_code, widened
@@ -134,11 +135,15 @@ class StreamingJob:
 
     def rows(self, name: str) -> int:
         """How many rows of a query have been committed."""
+        return self.committed(name).rows
+
+    def committed(self, name: str) -> Committed:
+        """How many rows of a query have been committed, and in which micro-batches."""
         graph = self.graph
         place = _place(graph, name)
         if self.live is not None:
             place = self.live.numbers[1](graph.queries[place].key)
-        return self.outlets.rows.get(place, 0)
+        return self.outlets.committed.get(place, Committed())
 
     def late_rows(self, name: str) -> int:
         """How many rows came too late for the stages of a query."""
@@ -200,7 +205,7 @@ class RunningJob:
     def __init__(self, job: StreamingJob, queries: Sequence[StartedQuery], meters: Meters) -> None:
         self.meters = meters
         self._job = job
-        self._before = [(query, query.rows, query.late) for query in queries]
+        self._before = [_told(query) for query in queries]
 
     @property
     def reads(self) -> set[str]:
@@ -217,8 +222,8 @@ class RunningJob:
             live.change([query.asked(live.inputs) for query in queries], PATIENCE)
         except MillstreamError:
             return False
-        known = {query: (rows, late) for query, rows, late in self._before}
-        self._before = [(query, *known.get(query, (query.rows, query.late))) for query in queries]
+        known = {told[0]: told for told in self._before}
+        self._before = [known.get(query) or _told(query) for query in queries]
         return True
 
     @property
@@ -227,9 +232,10 @@ class RunningJob:
 
     def look(self) -> None:
         self._job.look()
-        for query, rows, late in self._before:
+        for query, others, committed, late in self._before:
             with suppress(ValueError):  # another thread may just have dropped it
-                query.rows = rows + self._job.rows(query.program.name)
+                query.committed = self._job.committed(query.program.name).after(committed)
+                query.rows = others + query.committed.rows
                 query.late = late + self._job.late_rows(query.program.name)
 
     def stop(self) -> None:
@@ -237,6 +243,11 @@ class RunningJob:
 
     def raise_failure(self) -> None:
         self._job.raise_failure()
+
+
+def _told(query: StartedQuery) -> tuple[StartedQuery, int, Committed, int]:
+    """A query before a job: its rows that no job committed, what jobs committed, and its late rows."""
+    return query, query.rows - query.committed.rows, query.committed, query.late
 
 
 def start_job(
@@ -307,8 +318,21 @@ def start_job(
                 backfill(spark, checkpoint, kept, anew, again)
         read = {inputs.number: inputs}
         at_work = None if live is None else live.files.at_work
+        writes = None
+        if live is None:
+            outlets.add(dict(enumerate(query.program for query in queries)))
+            if writes_above(spark, graph, now.kept):
+                writes = outlets.written_above()
         packed = job_frame(
-            spark, graph, read, streaming=True, levels=now.levels, beats=beats, kept=now.kept, at_work=at_work
+            spark,
+            graph,
+            read,
+            streaming=True,
+            levels=now.levels,
+            beats=beats,
+            kept=now.kept,
+            at_work=at_work,
+            writes=writes,
         )
         new = [query.program.name for query in queries if kept is None or kept.find(query.program.name) is None]
         if live is not None:
@@ -318,7 +342,6 @@ def start_job(
         else:
             if steering is not None:
                 outlets.prepare = steering.note
-            outlets.add(dict(enumerate(query.program for query in queries)))
             writer = _writer(packed, outlets)
             outlets.open(outlets.programs, [n for n, query in enumerate(queries) if query.program.name in new])
         if now != kept:
