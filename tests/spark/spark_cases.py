@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyspark
+import pytest
 
 from millstream.catalog import Clock, StreamDef
 from millstream.hosts.contract import ReadyQuery
@@ -20,6 +22,11 @@ from millstream.types import BIGINT, DOUBLE, TIMESTAMP, VARCHAR
 
 TRADES = Schema.of(symbol=VARCHAR, price=DOUBLE, ts=TIMESTAMP)
 SECOND = 1_000_000
+
+STEPWISE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
+"""Whether Spark divides what is available now into micro-batches if a source in Python (our clock) is read, too."""
+
+stepwise = pytest.mark.skipif(not STEPWISE, reason="what is available is one micro-batch there")
 
 
 def stream(name: str = "trades", slack: int = 0, schema: Schema = TRADES) -> StreamDef:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_cases import SECOND, as_rows
+from spark_cases import SECOND, as_rows, stepwise
 
 import millstream as ms
 from millstream.catalog import StreamDef
@@ -265,6 +265,7 @@ def test_relations_give_the_same_rows(case_of: Callable[..., Case], shape: str) 
     assert len(expected) >= 10
 
 
+@stepwise
 def test_another_query_is_refused_and_the_right_one_goes_on(case_of: Callable[..., Case]) -> None:
     case = case_of(3, shape="union")
     expected = case.in_process()
@@ -316,6 +317,7 @@ def test_other_settings_go_on_with_the_plan_that_ran(case_of: Callable[..., Case
     assert sorted(delivered + case.run(), key=repr) == sorted(expected, key=repr)
 
 
+@stepwise
 def test_a_checkpoint_goes_on_with_more_tasks(
     case_of: Callable[..., Case], settings: Callable[[str, str], None], spark: Any
 ) -> None:
@@ -346,6 +348,7 @@ def test_a_checkpoint_goes_on_with_more_tasks(
         m.rescale(str(case.checkpoint / "job"), 2)
 
 
+@stepwise
 def test_a_running_query_is_not_rescaled(spark: Any, tmp_path: Path) -> None:
     place = tmp_path / "checkpoint"
     rows = spark.readStream.format("rate").load()
@@ -362,6 +365,7 @@ def tasks_of(case: Case) -> set[str]:
     return {path.name for path in (case.checkpoint / "job/state/0").iterdir() if path.name.isdigit()}
 
 
+@stepwise
 @pytest.mark.slow
 def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
     rng = random.Random(1)
@@ -369,6 +373,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert difference == kill_runs.Difference(lost=0, doubled=0, wrong=0) and rows == 40
 
 
+@stepwise
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     rng = random.Random(2)

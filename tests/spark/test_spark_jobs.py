@@ -11,8 +11,8 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
+from spark_cases import STEPWISE, stepwise
 
 import millstream as ms
 from millstream.hosts.spark.host import SparkHost
@@ -24,9 +24,6 @@ from millstream.spark import Millstream
 from tiers import costly
 
 pytestmark = pytest.mark.spark
-
-STEPWISE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
-"""Whether Spark divides what is available now into micro-batches if a source in Python (our clock) is read, too."""
 
 ROWS = [(k % 3, float(k), f"2026-01-01 00:00:{k:02}") for k in range(40)]
 
@@ -439,7 +436,7 @@ def test_the_state_of_a_frame_is_kept_as_it_began(
         spark.conf.unset("spark.millstream.state")
 
 
-@pytest.mark.skipif(not STEPWISE, reason="all files are one micro-batch there")
+@stepwise
 def test_a_micro_batch_that_is_repeated_leaves_every_row_once(spark: Any, feed: Feed, tmp_path: Path) -> None:
     queries = {name: STREAMED[name] for name in ("totals_out", "named_csv", "peaks_fn")}
     for first in range(0, 40, 10):

@@ -17,7 +17,19 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from spark_cases import SECOND, TRADES, apply, as_rows, in_process, over, program, random_trades, source, trades
+from spark_cases import (
+    SECOND,
+    TRADES,
+    apply,
+    as_rows,
+    in_process,
+    over,
+    program,
+    random_trades,
+    source,
+    stepwise,
+    trades,
+)
 
 import millstream as ms
 from millstream.catalog import ERRORS_SCHEMA, Clock, SinkDef, StreamDef
@@ -258,6 +270,7 @@ def test_an_interrupted_run_ends_without_results(spark: Any, tmp_path: Path) -> 
     assert not list(target.glob("part-*"))
 
 
+@stepwise
 def test_history_in_files_is_handed_to_a_streaming_query_at_a_recorded_offset(spark: Any, tmp_path: Path) -> None:
     """The first micro-batch is a batch over the files, and rows that the live source has, too, come once; also if it is
     repeated after a crash, when the directory has other files."""
@@ -345,6 +358,7 @@ def in_time(rng: random.Random, begin: int, count: int) -> list[tuple[Any, ...]]
     return [(rng.randrange(3), float(rng.randrange(20)), 1_700_000_000_000_000 + time) for time in times]
 
 
+@stepwise
 def test_stages_run_where_partitions_are_read(spark: Any, tmp_path: Path) -> None:
     """With state across micro-batches of one file each, and two restarts; then everything at once in a bounded run."""
     rng, folder, queries = random.Random(5), tmp_path / "in", OF_PARTITIONS | OF_ALL

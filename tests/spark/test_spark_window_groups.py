@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark_cases import stepwise
 
 import millstream as ms
 from millstream.hosts.spark import carry
@@ -154,6 +155,7 @@ def put(folder: Path, number: int, table: pa.Table) -> None:
     (folder / f".{number}").rename(folder / f"{number}.parquet")
 
 
+@stepwise
 def test_partials_change_nothing(spark: Any, settings: Any, tmp_path: Path) -> None:
     """A job of all queries, resumed twice, at last without partials, gives the rows that the process gives. Groups of a
     relation are among them, over rows without late ones: these are others where windows have a slide."""
