@@ -8,11 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import millstream as ms
 from millstream.config import Config
 from millstream.hosts.spark.host import SparkHost
+from millstream.hosts.spark.job import backfill
+from millstream.hosts.spark.job.backfill import matters_from
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
 from millstream.spark import Millstream
@@ -122,6 +127,63 @@ def test_a_run_that_changes_nothing_new_gives_nothing_again(spark: Any, tmp_path
     given = runs({"total": "SELECT v, sum(v) OVER (ROWS 2 PRECEDING) AS n FROM d"})
     assert given["total"] == [(2**i, 7 * 2 ** (i - 2)) for i in range(4, 6)]
     runs.m.close()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_only_rows_in_frames_of_coming_results_are_read_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Of two altered queries the one that looks back farther decides; one that looks at all rows reads all."""
+    asked: list[dict[str, int]] = []
+
+    def noted(*given: Any) -> dict[str, int]:
+        asked.append(matters_from(*given))
+        return asked[-1]
+
+    monkeypatch.setattr(backfill, "matters_from", noted)
+    place = tmp_path / "in"
+    place.mkdir()
+    with ms.connect() as alone:
+        runs = Runs(spark, tmp_path)
+        alone.execute("CREATE STREAM a (k INT, v INT, t INT) ORDER BY t KEEP ALL")
+        runs.m.execute(
+            "CREATE STREAM a (k INT, v INT, t INT) ORDER BY t "
+            f"WITH (connector = 'file', path = '{place}', format = '{form}', follow = true)"
+        )
+        frames = ["RANGE 3 PRECEDING", "RANGE BETWEEN 9 PRECEDING AND 2 PRECEDING"]
+        others = ["RANGE 20 PRECEDING", "RANGE BETWEEN 30 PRECEDING AND 5 PRECEDING"]
+        text = "SELECT k, v, sum(v) OVER (PARTITION BY k {0}) AS n, max(v) OVER (PARTITION BY k {0}) AS m FROM a"
+        queries = {f"q{number}": text.format(frame) for number, frame in enumerate(frames)}
+        standing = {name: alone.sql(query, name=name) for name, query in queries.items()}
+
+        def run(first: int, *altered: str) -> None:
+            times = range(first, first + 100)
+            rows = [(time % 3, time * 7 % 11, time - time % 2) for time in times]
+            hidden = place / ".new"
+            table = pa.table(
+                {name: pa.array(of, pa.int32()) for name, of in zip("kvt", zip(*rows, strict=True), strict=True)}
+            )
+            (pq.write_table if form == "parquet" else csv.write_csv)(table, hidden)
+            hidden.rename(place / f"{first:05}.{form}")
+            alone.push("a", rows)
+            given = runs(queries, altered)
+            for name, query in standing.items():
+                expected = [tuple(row.values()) for row in query.fetch().to_pylist()]
+                assert sorted(given[name], key=repr) == sorted(expected, key=repr), name
+
+        run(0)
+        run(100)
+        assert asked == []
+        queries = {f"q{number}": text.format(frame) for number, frame in enumerate(others)}
+        for name, query in queries.items():
+            alone.execute(f"ALTER QUERY {name} AS {query}")
+        run(200, *queries)
+        assert len(asked) == 1 and asked[0].keys() == {"a"} and 198 - 32 <= asked[0]["a"] <= 198 - 30
+        queries["q0"] = text.format("RANGE UNBOUNDED PRECEDING")
+        alone.execute(f"ALTER QUERY q0 AS {queries['q0']}")
+        run(300, "q0")
+        assert asked[1:] == [{}]
+        runs.m.close()
 
 
 class Sessions:

@@ -192,15 +192,15 @@ class SparkHistory(DerivedStreams):
             return [f"{how}, and all state is reused"]
         return [f"{how}; all operators: computed again from {told}" for told in self.sources_of_history(program)]
 
-    def read_again(self, offsets: Mapping[str, Sequence[str]]) -> SessionInputs:
-        """The inputs of a job with just what these offsets name."""
+    def read_again(self, offsets: Mapping[str, Sequence[str]], since: Mapping[str, int]) -> SessionInputs:
+        """The inputs of a job with just what these offsets name; of some streams, rows matter from a time on only."""
         entries: dict[str, Input] = {}
         for name, given in offsets.items():
             entry = self.find(name)
             assert isinstance(entry, FollowedFiles | Parts | Spooled)
             if isinstance(entry, Parts):
                 given = [json.dumps(part) for offset in given for part in entry.until(json.loads(offset))]
-            entries[name] = ReadSoFar(entry, tuple(given))
+            entries[name] = ReadSoFar(entry, tuple(given), since.get(name))
         return self.inputs(Meters({}), streaming=True, entries=entries)
 
     def _alterable(self, program: ReadyQuery) -> StartedQuery:

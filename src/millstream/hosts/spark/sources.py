@@ -414,6 +414,8 @@ class ReadSoFar:
     entry: ReadTwice
     given: tuple[str, ...]
     """paths of files, or descriptions of parts"""
+    since: int | None = None
+    """from which time on rows matter; None: all do"""
     streaming: bool = True
 
     def __post_init__(self) -> None:
@@ -421,8 +423,13 @@ class ReadSoFar:
 
     def branch(self, node: Source, reading: Reading) -> Branch:
         df = reading.spark.range(0, len(self.given), 1, tasks_for(reading.spark, len(self.given)))
-        opening = Named(self.entry.opening(node, reading), self.given)
-        return fresh(df, node.schema, reading.clockwork, self.stream, opening)
+        opening, since = self.entry.opening(node, reading), self.since
+        if self.stream.clock is not Clock.EXTERNAL or node.side != "main":
+            since = None  # their times are others when they are read again
+        if since is not None and isinstance(opening, ReadPaths):
+            opening = opening.since(since)
+        branch = fresh(df, node.schema, reading.clockwork, self.stream, Named(opening, self.given))
+        return branch if since is None else replace(branch, steps=(Since(since), *branch.steps))
 
     def size(self) -> int | None:
         return None
@@ -440,6 +447,18 @@ class Named:
             pa.RecordBatch.from_pydict({"name": [self.names[number] for number in batch.column(0).to_pylist()]})
             for batch in arrows
         )
+
+
+@dataclass(frozen=True)
+class Since:
+    """Rows from a time on."""
+
+    time: int
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            late_enough = batch.time >= self.time
+            yield batch if late_enough.all() else batch.take(np.flatnonzero(late_enough))
 
 
 def tasks_for(spark: SparkSession, parts: int) -> int:
