@@ -24,13 +24,14 @@ from millstream.hosts.spark.job.bounded import run_together
 from millstream.hosts.spark.job.derived import DerivedStreams
 from millstream.hosts.spark.job.graph import JobQuery
 from millstream.hosts.spark.job.kept_job import KeptJob, states_of
+from millstream.hosts.spark.job.read_again import ReadSoFar
 from millstream.hosts.spark.job.streaming_job import HowOpen, RunningJob
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.runs import StartedQuery, counted, done
 from millstream.hosts.spark.session import FILES, KEPT_AS, kept_as
 from millstream.hosts.spark.so_far import LeftOver
-from millstream.hosts.spark.sources import FollowedFiles, Input, Parts, ReadSoFar, partition_of
+from millstream.hosts.spark.sources import FollowedFiles, Input, Parts, partition_of
 from millstream.hosts.spark.spool import Spooled
 from millstream.kernels.batch import FOREVER
 from millstream.kernels.over.spec import AheadSpec, OverSpec
