@@ -120,6 +120,35 @@ def test_each_row_once_whatever_is_restarted(spark: Any, topics: Any, tmp_path: 
     assert set(found) == {row for row in expected if row[0] != LAST}
 
 
+def test_a_derived_stream_over_a_topic_is_replaced_between_runs(spark: Any, topics: Any, tmp_path: Path) -> None:
+    """Prices are powers of two, so a sum says which rows are in it. The last row of a run has its result later."""
+    topic, m = topics.make(1), Millstream(spark)
+    m.execute(declaration(topics, topic).replace(" SLACK 30 SECONDS", ""))
+    m.execute("CREATE STREAM d AS SELECT price, ts FROM quotes")
+
+    def run(first: int, end: int, *altered: str) -> list[Row]:
+        for number in range(first, end):
+            topics.send(topic, message("s", 2.0**number, 100 + number), partition=0, time=SENT + number)
+        found: list[Row] = []
+        m.start(
+            {"total": "SELECT price, sum(price) OVER (ROWS UNBOUNDED PRECEDING) AS n FROM d"},
+            checkpoint=f"{tmp_path}/checkpoint",
+            trigger={"availableNow": True},
+            foreach_batch={"total": lambda frame, batch: found.extend(tuple(row) for row in frame.collect())},
+            altered=altered,
+        ).wait(PATIENCE)
+        return sorted(found, key=lambda row: abs(row[0]))
+
+    def sums(numbers: range, sign: int = 1) -> list[Row]:
+        return [(sign * 2.0**i, sign * (2.0 ** (i + 1) - 1)) for i in numbers]
+
+    assert run(0, 5) == sums(range(4))
+    m.execute("CREATE OR REPLACE STREAM d AS SELECT -price AS price, ts FROM quotes")
+    assert run(5, 8, "total") == sums(range(4, 7), -1)
+    assert run(8, 9) == sums(range(7, 8), -1)
+    m.close()
+
+
 def test_a_dataframe_of_sparks_kafka_source(topics: Any, tmp_path: Path) -> None:
     try:
         jars = spark_kafka_jars()

@@ -20,7 +20,7 @@ from millstream.connectors.files.source import FileSource
 from millstream.connectors.files.wanted import Wanted
 from millstream.connectors.past import DivisiblePastAndLive
 from millstream.connectors.registry import make_source
-from millstream.expressions.nodes import Expr
+from millstream.expressions.nodes import Call, Column, Expr, Literal
 from millstream.hosts.arrivals import refuse_untimed, times_of
 from millstream.hosts.spark import blobs
 from millstream.hosts.spark.meters import StreamMeter
@@ -28,6 +28,7 @@ from millstream.hosts.spark.steps import Arrows, Batches
 from millstream.kernels.batch import BEGIN, Batch
 from millstream.records import dataclass
 from millstream.schema import Schema
+from millstream.types import BIGINT, BOOLEAN, INTEGER, TIMESTAMP
 
 Narrows = TypeVar("Narrows", FileSource, DivisiblePastAndLive)
 
@@ -122,6 +123,18 @@ class ReadPaths:
 
     entry: Entry
     options: tuple[tuple[str, str | int | float | bool], ...]
+    predicate: Expr | None = None
+    """what holds for all rows that are needed"""
+
+    def since(self, time: int) -> ReadPaths:
+        """The same if only rows from a time on are needed, so that parts of files may be left unread."""
+        stream = self.entry.stream
+        assert stream.time_column is not None
+        column = stream.schema[stream.time_column]
+        if column.type not in (BIGINT, INTEGER, TIMESTAMP) or (column.type == INTEGER and abs(time) >= 1 << 31):
+            return self
+        ends = Column(column.type, column.name), Literal(column.type, time)
+        return replace(self, predicate=Call(BOOLEAN, ">=", ends))
 
     def __call__(self, arrows: Arrows) -> Batches:
         for batch in arrows:
@@ -131,6 +144,9 @@ class ReadPaths:
                 source = make_source(options, self.entry.stream.given, self.entry.stream.name)
                 assert isinstance(source, FileSource)
                 source = self.entry.narrowed(source.below(str(dict(self.options)["path"])))
+                wanted = self.entry.wants()
+                if self.predicate is not None and wanted is not None:
+                    source = source.narrowed(replace(wanted, predicate=self.predicate))
                 # Spark remembers what was read: no marks are made of the file
                 yield from entered(self.entry, source.read_file(path), 0)
 

@@ -24,13 +24,14 @@ from millstream.hosts.spark.job.bounded import run_together
 from millstream.hosts.spark.job.derived import DerivedStreams
 from millstream.hosts.spark.job.graph import JobQuery
 from millstream.hosts.spark.job.kept_job import KeptJob, states_of
+from millstream.hosts.spark.job.read_again import ReadSoFar
 from millstream.hosts.spark.job.streaming_job import HowOpen, RunningJob
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.runs import StartedQuery, counted, done
 from millstream.hosts.spark.session import FILES, KEPT_AS, kept_as
 from millstream.hosts.spark.so_far import LeftOver
-from millstream.hosts.spark.sources import FollowedFiles, Input, Parts, ReadSoFar, partition_of
+from millstream.hosts.spark.sources import FollowedFiles, Input, Parts, partition_of
 from millstream.hosts.spark.spool import Spooled
 from millstream.kernels.batch import FOREVER
 from millstream.kernels.over.spec import AheadSpec, OverSpec
@@ -192,15 +193,15 @@ class SparkHistory(DerivedStreams):
             return [f"{how}, and all state is reused"]
         return [f"{how}; all operators: computed again from {told}" for told in self.sources_of_history(program)]
 
-    def read_again(self, offsets: Mapping[str, Sequence[str]]) -> SessionInputs:
-        """The inputs of a job with just what these offsets name."""
+    def read_again(self, offsets: Mapping[str, Sequence[str]], since: Mapping[str, int]) -> SessionInputs:
+        """The inputs of a job with just what these offsets name; of some streams, rows matter from a time on only."""
         entries: dict[str, Input] = {}
         for name, given in offsets.items():
             entry = self.find(name)
             assert isinstance(entry, FollowedFiles | Parts | Spooled)
             if isinstance(entry, Parts):
                 given = [json.dumps(part) for offset in given for part in entry.until(json.loads(offset))]
-            entries[name] = ReadSoFar(entry, tuple(given))
+            entries[name] = ReadSoFar(entry, tuple(given), since.get(name))
         return self.inputs(Meters({}), streaming=True, entries=entries)
 
     def _alterable(self, program: ReadyQuery) -> StartedQuery:

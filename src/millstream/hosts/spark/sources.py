@@ -32,7 +32,7 @@ from millstream.hosts.spark.blobs import SEQ, TIME, from_batch, layout_of
 from millstream.hosts.spark.branches import Branch, Clockwork, rows_ddl
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.session import cores_of
-from millstream.hosts.spark.steps import Arrows, Batches, Numbered, Opening
+from millstream.hosts.spark.steps import Numbered, Opening
 from millstream.hosts.spark.tables import arrow_frame
 from millstream.hosts.spark.times import time_sql, zone_of
 from millstream.kernels.batch import BEGIN, Batch
@@ -395,51 +395,6 @@ def _numbered(partitions: Sequence[str]) -> str:
     known: dict[str, int] = {}
     numbers = [str(known.setdefault(partition, len(known))) for partition in partitions]
     return f"element_at(array({', '.join(numbers) or '0'}), CAST(id AS INT) + 1)"
-
-
-class ReadTwice(Protocol):
-    """A source without an end whose rows can be read again, from what Spark's offsets name."""
-
-    stream: StreamDef
-
-    def opening(self, node: Source, reading: Reading) -> Opening:
-        """How rows enter a worker that is given those names."""
-        ...
-
-
-@dataclass
-class ReadSoFar:
-    """What a streaming job has read of a source, in the order of its micro-batches."""
-
-    entry: ReadTwice
-    given: tuple[str, ...]
-    """paths of files, or descriptions of parts"""
-    streaming: bool = True
-
-    def __post_init__(self) -> None:
-        self.stream = self.entry.stream
-
-    def branch(self, node: Source, reading: Reading) -> Branch:
-        df = reading.spark.range(0, len(self.given), 1, tasks_for(reading.spark, len(self.given)))
-        opening = Named(self.entry.opening(node, reading), self.given)
-        return fresh(df, node.schema, reading.clockwork, self.stream, opening)
-
-    def size(self) -> int | None:
-        return None
-
-
-@dataclass(frozen=True)
-class Named:
-    """An opening that is given numbers of names, which go to the tasks in order."""
-
-    opening: Opening
-    names: tuple[str, ...]
-
-    def __call__(self, arrows: Arrows) -> Batches:
-        return self.opening(
-            pa.RecordBatch.from_pydict({"name": [self.names[number] for number in batch.column(0).to_pylist()]})
-            for batch in arrows
-        )
 
 
 def tasks_for(spark: SparkSession, parts: int) -> int:

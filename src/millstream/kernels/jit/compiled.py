@@ -29,6 +29,9 @@ _FUTURE = "from __future__ import annotations\n"
 _PRIMITIVES, _INTRINSICS = (f"millstream.kernels.jit.{name}" for name in ("primitives", "intrinsics"))
 
 
+_loads = False
+"""Whether this process has loaded machine code. Its first one takes longest, also if the compiler is imported."""
+
 BULK_ROWS = 100_000
 """With so many rows at once, waiting for the compiler takes less time than running the Python body."""
 
@@ -101,8 +104,8 @@ class KernelModule:
         self.rows += rows
         if self.rows >= policy.current().threshold:
             return True
-        # Code that lies ready costs only its loading, provided that someone else paid for the compiler's import.
-        if "numba" not in sys.modules:
+        # Code that lies ready costs only its loading, provided that someone else paid for what comes before the first.
+        if not _loads:
             return False
         if function not in self._kept:
             self._kept[function] = store.is_compiled(self.path, function)
@@ -129,7 +132,8 @@ class KernelModule:
         return used._name
 
     def _imported(self) -> ModuleType:
-        name = self._name
+        global _loads
+        name, _loads = self._name, True
         for used in self._uses:
             used.compiled()
         spec = importlib.util.spec_from_file_location(name, self.path)

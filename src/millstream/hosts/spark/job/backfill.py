@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from millstream.errors import StateError, UnsupportedError
-from millstream.hosts.spark.build import idle_of
-from millstream.hosts.spark.checkpoints import CHECKPOINT
+from millstream.hosts.contract import ReadyQuery
+from millstream.hosts.spark.build import idle_of, is_exchange
+from millstream.hosts.spark.checkpoints import CHECKPOINT, STATE_PLACE
 from millstream.hosts.spark.job.control import BATCH_ID
 from millstream.hosts.spark.job.frames import job_frame
 from millstream.hosts.spark.job.graph import GraphBuilder, JobQuery
@@ -23,12 +24,17 @@ from millstream.hosts.spark.job.kept_job import KeptJob, new_name
 from millstream.hosts.spark.job.plans import PLACE, forget_from
 from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.session import FILES, KEPT_AS
+from millstream.kernels.batch import BEGIN
+from millstream.kernels.over.spec import OverSpec
+from millstream.physical.nodes import Apply, Source, streams_of, walk
+from millstream.plan.reach import Reach, reaches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Again = Callable[[Mapping[str, Sequence[str]]], SessionInputs]
-"""The inputs of a session with just what these offsets name, by stream in lower case."""
+Again = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], SessionInputs]
+"""The inputs of a session with just what these offsets name, by stream in lower case; and of some streams, from which
+time on their rows matter."""
 
 
 def backfill(spark: SparkSession, checkpoint: str, kept: KeptJob, queries: Sequence[JobQuery], again: Again) -> None:
@@ -47,7 +53,8 @@ def backfill(spark: SparkSession, checkpoint: str, kept: KeptJob, queries: Seque
     if batch < 0:
         return  # nothing has been read
     forget_from(offsets.root / PLACE, batch + 1)
-    around = again(offsets.read_until(batch, [source.stream.lower() for source in kept.sources]))
+    given = offsets.read_until(batch, [source.stream.lower() for source in kept.sources])
+    around = again(given, matters_from(offsets.root / STATE_PLACE, batch, kept, queries))
     own = [replace(query, around=around) for query in queries]
     builder = GraphBuilder(True, kept.buckets, idle_of(spark), new_name, around=around, partials=False)
     graph = builder.build(own)
@@ -63,6 +70,54 @@ def backfill(spark: SparkSession, checkpoint: str, kept: KeptJob, queries: Seque
         for name in told:
             nothing: Any = None
             context.setLocalProperty(name, nothing)
+
+
+def matters_from(state: Path, batch: int, kept: KeptJob, queries: Sequence[JobQuery]) -> dict[str, int]:
+    """The streams of which only rows from some time on matter to these queries, and these times.
+
+    Where results do not belong to rows, all matter: what has been valid for long is still to be given. Otherwise all
+    results that are to come are of rows from the time on that the running definition has reached, and of older rows
+    only those in their frames count.
+    """
+    clocks = _clocks(state, batch)
+    found: dict[str, int | None] = {}
+    for query in queries:
+        old = kept.find(query.program.name)
+        at = None
+        if old is not None and _answers_rows(old.program) and _answers_rows(query.program):
+            at = min((clock for name in old.names for clock in clocks.get(name, ())), default=None)
+        for stream, reach in _reaches(query.program).items():
+            since = None if at is None or reach is None or at == BEGIN else max(at - reach - 1, BEGIN)
+            known = found.get(stream, since)
+            found[stream] = None if since is None or known is None else min(since, known)
+    return {stream: since for stream, since in found.items() if since is not None}
+
+
+def _clocks(state: Path, batch: int) -> dict[str, list[int]]:
+    """How far time had come for each stage of a job, by its name."""
+    # not before there is a job: importing the host must not import pyspark
+    from millstream.hosts.spark.file_state import FileValue
+    from millstream.hosts.spark.job.levels import LevelStore
+
+    found: dict[str, list[int]] = {}
+    for bucket in state.glob("level-*/*"):
+        store = LevelStore(FileValue(bucket, batch + 1))
+        store.load()
+        for name, head in store.heads.items():
+            found.setdefault(name, []).extend(head.clocks)
+    return found
+
+
+def _answers_rows(program: ReadyQuery) -> bool:
+    """Whether each result of a query belongs to one row of its only stream, and is given when time has passed it."""
+    nodes = list(walk(program.plan))
+    specs = [node.spec for node in nodes if isinstance(node, Apply) and is_exchange(node)]
+    alone = sum(isinstance(node, Source) for node in nodes) == 1
+    return alone and not program.relation and all(isinstance(spec, OverSpec) for spec in specs)
+
+
+def _reaches(program: ReadyQuery) -> dict[str, Reach]:
+    return dict.fromkeys(streams_of(program.plan)) if program.bound is None else reaches(program.bound)
 
 
 class Offsets:
