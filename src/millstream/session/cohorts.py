@@ -12,7 +12,6 @@ from millstream.bind import statements as act
 from millstream.catalog import SinkDef, TableDef
 from millstream.hosts.tables import quoted
 from millstream.kernels.batch import Ints
-from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, walk
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.session.query import Query
@@ -69,18 +68,6 @@ class QuerySetDef:
     """whether a row is given once for all queries that emit it"""
     numbered: int = field(default=0, metadata={"later": True})
     """how many queries it ever had: the number of one that ended is not given again"""
-
-
-def is_open(plan: Physical, table: str) -> bool:
-    """Whether no state is shared: every row that a kernel takes in is of one query, by the join with the constants."""
-
-    def is_apart(node: Physical) -> bool:
-        if isinstance(node, TableJoin) and node.how in ("inner", "gather") and node.table.table == table:
-            return True
-        below = [child for child in node.inputs if not isinstance(child, StoredTable)]
-        return bool(below) and all(map(is_apart, below))
-
-    return all(is_apart(child) for node in walk(plan) if isinstance(node, Apply) for child in node.inputs)
 
 
 def waits(database: Database, cohort: Cohort) -> bool:

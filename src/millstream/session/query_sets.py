@@ -24,6 +24,7 @@ from millstream.errors import CatalogError, DataError, MillstreamError
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
 from millstream.physical.nodes import Apply, walk
+from millstream.physical.of_queries import is_open
 from millstream.schema import Schema
 from millstream.session.cohorts import (
     NUMBER,
@@ -31,7 +32,6 @@ from millstream.session.cohorts import (
     CohortDef,
     QuerySetDef,
     endings,
-    is_open,
     note_end,
     tables_of,
     waits,
