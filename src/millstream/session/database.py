@@ -274,7 +274,7 @@ class Database(Guarded):
     def go_on(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> Query:
         """Start a query that is already planned."""
         self.table_changes.admit(program := planned.program)
-        self.templates.start(program, start)
+        self.templates.start(planned, start)
         query = Query(
             self, self._host, program, planned.text, lambda mode: explained(planned, mode, self.catalog, self._host)
         )

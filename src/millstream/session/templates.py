@@ -93,8 +93,6 @@ class Templates:
         self._database = database
         self._known: dict[tuple[str, P.Node], _Known] = {}
         self._of_query: dict[str, _Known] = {}
-        for planned in database._planned.values():
-            self._adopt(planned)
 
     def plan(
         self, name: str, bound: Bound, uses: frozenset[str], sink: SinkDef | None, text: str,
@@ -135,17 +133,21 @@ class Templates:
             return None
         return self._planned(program.name, bound, uses, program.sink, text, template, own)
 
-    def start(self, program: ReadyQuery, start: Callable[[ReadyQuery], None]) -> None:
+    def start(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> None:
         """Start a query, or let it take the place of the one of its name, which is of its shape no more."""
-        replaces = program.name.lower() in self._database._planned
+        name = planned.program.name
+        replaces = name.lower() in self._database._planned
         try:
-            start(program)
+            start(planned.program)
         except BaseException:
             if not replaces:
-                self.ended(program.name)
+                self.ended(name)
             raise
         if replaces:
-            self.ended(program.name)
+            self.ended(name)
+        if name.lower() not in self._of_query:
+            # it was saved, or is another definition
+            self._adopt(planned)
 
     def ended(self, name: str) -> None:
         """A query has ended, or has another definition."""
@@ -184,7 +186,7 @@ class Templates:
         return known
 
     def _adopt(self, planned: Planned) -> None:
-        """A query that ran before."""
+        """A query that runs as it was planned before."""
         program = planned.program
         name, member = program.name.lower(), program.member
         if program.bound is None or program.view or program.history is not None or not self._applies(program.bound):
