@@ -27,7 +27,7 @@ FORMAT = 1
 _LISTED = {
     "schema": "Field Schema",
     "catalog": "Clock Retention FromHistory StreamDef DerivedDef ViewDef TableDef SinkDef",
-    "hosts.contract": "Query:ReadyQuery",
+    "hosts.contract": "Query:ReadyQuery Member",
     "session.planned": "Planned",
     "session.cohorts": "CohortDef QuerySetDef",
     "hosts.spark.kept_plan": "KeptPlan KeptStage",

@@ -311,3 +311,15 @@ def test_a_session_that_does_not_open_lets_the_directory_go(tmp_path: Path) -> N
     (tmp_path / "tables.duckdb").rmdir()
     with ms.connect(tmp_path) as db:
         db.execute("CREATE TABLE t (a INT)")
+
+
+def test_a_query_that_rests_keeps_no_rows_from_those_that_start_after_reopening(tmp_path: Path) -> None:
+    with ms.connect(tmp_path) as db:
+        db.execute("CREATE STREAM p (v INT, t INT) ORDER BY t")
+        db.sql("SELECT sum(v) OVER (ROWS 2 PRECEDING) AS x FROM p", name="rests")
+        db.push("p", [(1, 1)])
+        db.execute("PAUSE rests")
+    with ms.connect(tmp_path) as db:
+        later = db.sql("SELECT max(v) OVER (ROWS 2 PRECEDING) AS x FROM p", name="later")
+        db.push("p", [(2, 2)])
+        assert later.fetch().to_pylist() == [{"x": 2}]

@@ -11,11 +11,44 @@ import pyarrow as pa
 from millstream.catalog import FromHistory, SinkDef, StreamDef
 from millstream.connectors.contract import Rejected, RowSource
 from millstream.errors import CatalogError, MillstreamError
+from millstream.expressions.nodes import Literal
 from millstream.hosts.results import Admit, ResultLog
 from millstream.physical.nodes import Physical
 from millstream.plan.costs.statistics import Statistics
 from millstream.plan.nodes import Node
+from millstream.plan.shapes import name_of
 from millstream.records import dataclass
+from millstream.schema import Field, Schema
+from millstream.types import BIGINT
+
+MEMBER = "$number"
+"""the column of a table of constants that tells queries apart"""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of several queries that run as one: its row of the table of constants that their plans are joined with.
+    The host keeps such tables; a query takes its row with it when it comes and when it goes."""
+
+    table: str
+    number: int
+    constants: tuple[Literal, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the table."""
+        own = (Field(name_of(place), each.type) for place, each in enumerate(self.constants))
+        return Schema((Field(MEMBER, BIGINT), *own))
+
+    @property
+    def alone(self) -> Member:
+        """The same row as the only one of a table."""
+        table = self.table.partition("/")[0]
+        return Member(f"{table}/{self.number}", self.number, self.constants)
+
+    @property
+    def is_alone(self) -> bool:
+        return self.alone == self
 
 
 @dataclass(frozen=True)
@@ -34,6 +67,8 @@ class ReadyQuery:
     """the logical plan as it was bound, before any rule; None if physical operators were given as they are"""
     history: FromHistory | None = None
     """whether it also sees rows that came before it"""
+    member: Member | None = field(default=None, metadata={"later": True})
+    """of one that shares its operators with queries which have other constants"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +220,10 @@ Left = Callable[[], pa.Table]
 
 class Host(Protocol):
     """One place where queries run. Streams are known to it by their definitions, queries by their programs."""
+
+    def new_member(self) -> int | None:
+        """A number for a query that shares its operators with others; None if queries that come later cannot."""
+        ...
 
     def declare(self, stream: StreamDef) -> None:
         """Make a stream known before anything reads or feeds it."""

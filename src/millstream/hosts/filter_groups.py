@@ -155,7 +155,7 @@ class FilterGroup(Generic[Behind]):
         if coming:
             columns: list[Any] = [pa.array([number for number, _ in coming], pa.int64())]
             for place, each in enumerate(self.shape.constants.fields[1:]):
-                columns.append(_column([values[place] for _, values in coming], each))
+                columns.append(constant_column([values[place] for _, values in coming], each))
             rows = pa.RecordBatch.from_arrays(columns, schema=self.shape.constants.arrow)
             self._index.add(rows, columns[0].to_numpy())
         if gone:
@@ -167,7 +167,7 @@ def _asks(part: Expr) -> bool:
     return any(name.startswith("$") and name[1:].isdigit() for name in columns_of(part))
 
 
-def _column(values: list[object], each: Field) -> pa.Array:
+def constant_column(values: list[object], each: Field) -> pa.Array:
     """Constants as a column; those of literals are as kernels have them."""
     if each.type.is_temporal or each.type.name == "INTERVAL":
         return from_kernel(np.array(values, dtype=np.int64), None, each.type)

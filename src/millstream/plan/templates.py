@@ -32,7 +32,7 @@ from millstream.plan.events.algebra import Fold, Next, Times
 from millstream.plan.lengths import RowLength
 from millstream.plan.node import Kind, Node, Pairs
 from millstream.plan.nodes import Filter, JoinTable, Project, TableHow, TableQuery, TableScan, passthrough
-from millstream.plan.patterns.search import Match, Reach
+from millstream.plan.patterns.search import Match, Reach, Search
 from millstream.plan.relations import Join, Validity
 from millstream.plan.window_tables import OwnWindows
 from millstream.records import dataclass
@@ -54,7 +54,8 @@ class ConstantsTable:
     """The stored table that has a row for each query: its number, its key, and parameters by their names."""
 
     table: str
-    key: str
+    key: str | None
+    """None if the number is all that tells queries apart"""
     columns: Schema
     number: str
     longest: tuple[tuple[str, int], ...] = ()
@@ -93,36 +94,37 @@ def lengths_of(plan: Node) -> frozenset[str]:
 def own_windows(plan: Node) -> Iterator[OwnWindows]:
     """The window tables of a plan whose lengths are parameters."""
     for field in fields(plan):
-        yield from () if _has_nodes(value := getattr(plan, field.name)) else _values_in(value, OwnWindows)
+        yield from () if _has_nodes(value := getattr(plan, field.name)) else values_in(value, OwnWindows)
     for child in plan.inputs:
         yield from own_windows(child)
 
 
 INDEX, LIFT, CHANNELS = "index_constants", "lift_constants", "channel_events"
-SHARE, GROUP = "share_operators", "group_filters"
+SHARE, GROUP, TEMPLATES = "share_operators", "group_filters", "share_templates"
 SHARING = {
     INDEX: "an index over the constants finds the queries that match a row",
     LIFT: "work that does not depend on constants is done once for all queries, below the join with their constants",
     CHANNELS: "NEXT and FOLD keep one instance for all queries that match it; queries are looked up when it is found",
     SHARE: "queries with the same operator over the same input run it once",
     GROUP: "filters of separate queries that differ only in constants become one lookup",
+    TEMPLATES: "separate queries with state that differ only in constants run as one over a table of their constants",
 }
-"""rules over several queries, each of which may be left out: the results are the same, and cost more; the last two are
-those of the in-process host, as it adds a query to those that run"""
+"""rules over several queries, each of which may be left out: the results are the same, and cost more; the last three
+are those of the in-process host, as it adds a query to those that run"""
 
 
 def for_all(plan: Node, constants: ConstantsTable, without: frozenset[str] = frozenset(), merged: bool = False) -> Node:
     """The plan that runs a template for every row of its constants, some rules of sharing left out; before its own
-    columns it has the number of the query and its key. If `merged`, a row is there once for several queries where they
-    are looked up last, with their numbers and keys as arrays."""
+    columns it has the number of the query and its key, if it has one. If `merged`, a row is there once for several
+    queries where they are looked up last, with their numbers and keys as arrays."""
     validity = plan if isinstance(plan, Validity) else None
     body = plan if validity is None else validity.input
-    key = frozenset([constants.key])
+    key = frozenset() if constants.key is None else frozenset([constants.key])
     shared = _Sharing(constants, frozenset(SHARING) - without).lift(body, key)
     made = shared.plan if shared.is_apart else _paired(body, constants, (), key)
     if merged and validity is None:
         made = _gathered(made, constants.table) or made
-    names = (QUERY, parameter_column(constants.key), *body.schema.names)
+    names = (QUERY, *map(parameter_column, key), *body.schema.names)
     made = Project(made, tuple((name, Column(made.schema[name].type, name)) for name in names))
     return made if validity is None else replace(validity, input=made)
 
@@ -180,9 +182,9 @@ class _Sharing:
             case JoinTable():
                 below[0] = self._apart(below[0], own | above)
                 return _Lifted(_settled(node).with_inputs((below[0].plan, node.table)), True)
-            case Match():
-                node = _with_reaches(node, own)
         over = [self._apart(child, own | above).plan for child in below]
+        if isinstance(node, Match):
+            node = replace(node, input=over[0], search=_with_reaches(node, own))
         if len(over) > 1:
             over = [_in_order(plan, by) for plan in over]
         made = _settled(node.with_inputs(tuple(over))).apart(by)
@@ -358,12 +360,12 @@ def _without_parameters(node: Join) -> tuple[Join, Expr]:
     return replace(node, pairs=kept, residual=conjunction(rest) if rest else None), conjunction(asked)
 
 
-def _with_reaches(node: Match, own: frozenset[str]) -> Match:
-    """A search in which constants are values of the row at hand, as its columns are."""
-    types = {part.name: part.type for part in _expressions(node) if isinstance(part, Parameter)}
+def _with_reaches(node: Match, own: frozenset[str]) -> Search:
+    """The search in which constants are values of the row at hand, as its columns are."""
+    types = {part.name: part.type for part in expressions_in(node) if isinstance(part, Parameter)}
     reaches = tuple(Reach(parameter_column(name), parameter_column(name), types[name]) for name in sorted(own))
-    search = _replaced(node.search, _settled_expr)
-    return replace(node, search=replace(search, reaches=(*search.reaches, *reaches)))
+    parts = {part.name: _replaced(getattr(node.search, part.name), _settled_expr) for part in fields(node.search)}
+    return replace(node.search, **{**parts, "reaches": (*parts["reaches"], *reaches)})
 
 
 def _in_order(plan: Node, by: tuple[str, ...]) -> Node:
@@ -412,12 +414,12 @@ def _has_nodes(value: Any) -> bool:
 
 
 def _own_parameters(node: Node) -> frozenset[str]:
-    return frozenset(part.name for part in _expressions(node) if isinstance(part, Parameter))
+    return frozenset(part.name for part in expressions_in(node) if isinstance(part, Parameter))
 
 
 def _lengths_of(node: Node) -> frozenset[str]:
     values = (getattr(node, field.name) for field in fields(node))
-    own = (length for value in values if not _has_nodes(value) for length in _values_in(value, RowLength))
+    own = (length for value in values if not _has_nodes(value) for length in values_in(value, RowLength))
     return frozenset().union(*(_parameters_in(length.of) for length in own))
 
 
@@ -425,25 +427,25 @@ def _parameters_in(expr: Expr) -> frozenset[str]:
     return frozenset(part.name for part in parts_of(expr) if isinstance(part, Parameter))
 
 
-def _expressions(node: Node) -> Iterator[Expr]:
+def expressions_in(node: Node) -> Iterator[Expr]:
     """All parts of all expressions of an operator, those of its inputs left out."""
     for field in fields(node):
         value = getattr(node, field.name)
         if not _has_nodes(value):
-            for expr in _values_in(value, Expr):
+            for expr in values_in(value, Expr):
                 yield from parts_of(expr)
 
 
 _Found = TypeVar("_Found")
 
 
-def _values_in(value: Any, kind: type[_Found]) -> Iterator[_Found]:
+def values_in(value: Any, kind: type[_Found]) -> Iterator[_Found]:
     """The values of a kind that a value of plans is, or has in its parts."""
     if isinstance(value, kind):
         yield value
     elif isinstance(value, tuple):
         for each in value:
-            yield from _values_in(each, kind)
+            yield from values_in(each, kind)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            yield from _values_in(getattr(value, field.name), kind)
+            yield from values_in(getattr(value, field.name), kind)

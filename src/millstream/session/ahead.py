@@ -34,7 +34,7 @@ def _planned(db: Database, action: act.Action, text: str, name: str | None) -> P
         case act.AlterQuery():
             return planned_alteration(db, action)
         case act.StartQuery(bound=bound, uses=uses, sink=sink, replace=replace) if not replace or name is None:
-            return db.plan(db.free_name(name), bound, sink, uses, text, history=action.history)
+            return db.templates.plan(db.free_name(name), bound, uses, sink, text, action.history)
         case act.Define(entry=StreamDef(plan=plan) as fed) if plan is not None:
             if (action.if_not_exists or not action.replace) and db.catalog.like(fed) is not None:
                 return None

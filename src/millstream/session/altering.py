@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from millstream import sql
@@ -66,6 +67,10 @@ def planned_alteration(db: Database, action: act.AlterQuery) -> Planned:
     require_query(db, query.name, "CREATE OR REPLACE")
     before = db.planned(query.name).program
     asked = action.query
+    if asked.history is None:
+        shared = db.templates.altered(db.planned(query.name), asked.bound, asked.uses, action.text)
+        if shared is not None:
+            return shared
     return db.plan(query.name, asked.bound, before.sink, asked.uses, action.text, history=asked.history)
 
 
@@ -121,8 +126,10 @@ def with_history(db: Database, action: act.Action, asked: HistoryAsked) -> act.A
 def replaced(db: Database, action: act.StartQuery, text: str, name: str) -> Query:
     """Plan a query such that it keeps what the one of its name keeps, as that was planned or as it would be now."""
     refused: StateError | None = None
-    for how in ways_to_plan(Planning.of(db.config, db._host.statistics())):
-        planned = db.plan(name, action.bound, action.sink, action.uses, text, how)
+    ways = ways_to_plan(Planning.of(db.config, db._host.statistics()))
+    plans = (db.plan(name, action.bound, action.sink, action.uses, text, how) for how in ways)
+    shared = db.templates.altered(db.planned(name), action.bound, action.uses, text)
+    for planned in plans if shared is None else chain([shared], plans):
         try:
             return db.go_on(planned, db._host.replace)
         except StateError as error:

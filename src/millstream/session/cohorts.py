@@ -12,9 +12,6 @@ from millstream.bind import statements as act
 from millstream.catalog import SinkDef, TableDef
 from millstream.hosts.tables import quoted
 from millstream.kernels.batch import Ints
-from millstream.kernels.events.spec import AutomatonSpec
-from millstream.physical.nodes import Apply, Physical, StoredTable, TableJoin, walk
-from millstream.plan.channels import NEWEST
 from millstream.records import dataclass
 from millstream.schema import Field, Schema
 from millstream.session.query import Query
@@ -74,56 +71,6 @@ class QuerySetDef:
     """whether a row is given once for all queries that emit it"""
     numbered: int = field(default=0, metadata={"later": True})
     """how many queries it ever had: the number of one that ended is not given again"""
-
-
-def is_open(plan: Physical, table: str) -> bool:
-    """Whether no state is seen by queries that are added later.
-
-    Every row that a kernel takes in is of one query, by the join with the constants. Automata may take in others: first
-    events that tell which queries came later, and second events that do not wait (see `second_inputs`).
-    """
-    return all(
-        _is_apart(child, table)
-        or (NEWEST in child.schema.names and port in _first_ports(node))
-        or _is_second(node, port)
-        for node in walk(plan)
-        if isinstance(node, Apply)
-        for port, child in enumerate(node.inputs)
-    )
-
-
-def second_inputs(plan: Physical, table: str) -> list[Physical]:
-    """The second events of automata that are there for all queries. A query may join if none of them waits for first
-    events that are still to come: by itself it would not have seen it."""
-    return [
-        child
-        for node in walk(plan)
-        if isinstance(node, Apply)
-        for port, child in enumerate(node.inputs)
-        if _is_second(node, port) and not _is_apart(child, table)
-    ]
-
-
-def _is_apart(node: Physical, table: str) -> bool:
-    """Whether each row is of one query."""
-    if isinstance(node, TableJoin) and node.how in ("inner", "gather") and node.table.table == table:
-        return True
-    below = [child for child in node.inputs if not isinstance(child, StoredTable)]
-    if isinstance(node, Apply) and (first := _first_ports(node)):
-        # instances are of the queries of their first events
-        below = [below[port] for port in first]
-    return bool(below) and all(_is_apart(child, table) for child in below)
-
-
-def _first_ports(node: Apply) -> frozenset[int]:
-    """The inputs of an automaton whose events begin instances."""
-    return node.spec.first_ports if isinstance(node.spec, AutomatonSpec) else frozenset()
-
-
-def _is_second(node: Apply, port: int) -> bool:
-    """Whether instances take events of an input that come straight from a stream, and do not begin with them."""
-    first = _first_ports(node)
-    return bool(first) and port not in first and not any(isinstance(each, Apply) for each in walk(node.inputs[port]))
 
 
 def waits(database: Database, cohort: Cohort) -> bool:

@@ -39,6 +39,7 @@ from millstream.session.query import Query, Result, text_table
 from millstream.session.redefining import Follower, follow, followers
 from millstream.session.stored import StoredStatements
 from millstream.session.table_changes import TableChanges
+from millstream.session.templates import Templates
 from millstream.session.times import Moment, instant_of, ordered_stream
 from millstream.session.turns import StatementTurn, in_turn
 from millstream.session.untyped import as_text
@@ -151,6 +152,8 @@ class Database(Guarded):
         from millstream.session.sets import QuerySets
 
         return QuerySets(self)
+
+    templates = cached_property(Templates)
 
     def optimized(self, plan: Node, without: frozenset[str] = frozenset()) -> Node:
         """The plan after the rules of this session, without the given ones."""
@@ -271,7 +274,7 @@ class Database(Guarded):
     def go_on(self, planned: Planned, start: Callable[[ReadyQuery], None]) -> Query:
         """Start a query that is already planned."""
         self.table_changes.admit(program := planned.program)
-        start(program)
+        self.templates.start(planned, start)
         query = Query(
             self, self._host, program, planned.text, lambda mode: explained(planned, mode, self.catalog, self._host)
         )

@@ -22,6 +22,7 @@ from millstream.sql import to_sql
 if TYPE_CHECKING:
     from millstream.session.database import Database
     from millstream.session.query_sets import QuerySet
+    from millstream.session.templates import Templates
 
 _SECRET = re.compile(r"password|\.pem$|secret|token|^header\.")
 _PASSWORD = re.compile(r"(?<=://)([^/@]*):[^@]*@")
@@ -39,7 +40,7 @@ def listed(database: Database, host: Host, action: act.ShowList | act.DescribeEn
         case act.DescribeEntry(name=name):
             return description(name, database.catalog)
         case act.ShowList(kind="SHARING"):
-            return sharing(host.sharing(), database.query_sets())
+            return sharing(host.sharing(), database.query_sets(), database.templates)
     return listing(action.kind, database.catalog, database.queries(), host.trouble())
 
 
@@ -115,9 +116,11 @@ def listing(kind: str, catalog: Catalog, queries: Sequence[Query], trouble: Mapp
     )
 
 
-def sharing(shared: Sequence[Shared], sets: Sequence[QuerySet]) -> Result:
-    """Which queries run as one: operators that several share, and the programs of sets."""
+def sharing(shared: Sequence[Shared], sets: Sequence[QuerySet], templates: Templates) -> Result:
+    """Which queries run as one: operators that several share, those that differ in constants, and the programs of
+    sets; and what keeps others apart."""
     found = [(each.operator, len(each.queries), _some(each.queries), each.how) for each in shared]
+    found += [(told, len(names), _some(tuple(names)), how) for told, names, how in templates.sharing()]
     for queries in sets:
         found += [(queries.sql, size, name, why) for name, size, why in queries.sharing()]
     columns = list(zip(*found, strict=True)) if found else [(), (), (), ()]

@@ -112,6 +112,7 @@ class Query(Displayed):
     def leave(self, left: Left) -> None:
         """The query was stopped."""
         self._left = left
+        self._database.templates.ended(self.name)
 
     def arrow(self) -> pa.Table:
         """Read the bounded sources of this query to their end and return all rows not yet fetched."""

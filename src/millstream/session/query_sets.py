@@ -25,6 +25,7 @@ from millstream.errors import CatalogError, DataError, MillstreamError
 from millstream.hosts.tables import quoted
 from millstream.kernels.keys import KeyTable
 from millstream.physical.nodes import Apply, walk
+from millstream.physical.of_queries import is_open, second_inputs
 from millstream.schema import Schema
 from millstream.session.cohorts import (
     NUMBER,
@@ -32,9 +33,7 @@ from millstream.session.cohorts import (
     CohortDef,
     QuerySetDef,
     endings,
-    is_open,
     note_end,
-    second_inputs,
     tables_of,
     waits,
 )

@@ -18,7 +18,8 @@ from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import Vertex, plug, sources_of, tell_progress, vertices
 from millstream.hosts.embedded.graph import nodes as vertex_nodes
 from millstream.hosts.embedded.graph_query import GraphQuery
-from millstream.hosts.embedded.starting import CatchUp, begin_apart, enter, opened, outlet_of, went_ahead
+from millstream.hosts.embedded.members import alone
+from millstream.hosts.embedded.starting import CatchUp, begin_apart, enter, joined, opened, outlet_of, went_ahead
 from millstream.kernels.batch import BEGIN
 from millstream.kernels.over.spec import AheadSpec, OverSpec
 from millstream.physical import nodes as physical
@@ -56,7 +57,8 @@ class Alteration:
 def alteration(host: HostState, program: ReadyQuery) -> Alteration:
     """What becomes of the running query of a program's name."""
     running = host.queries[program.name.lower()]
-    placed = zip(vertex_nodes(running.program.plan), vertices(running.top, running.program.plan), strict=True)
+    plan = alone(running.program).plan
+    placed = zip(vertex_nodes(plan), vertices(running.top, plan), strict=True)
     own = dict(placed) if running.paused is None and running.error is None else {}
     reused: dict[physical.Physical, Vertex] = {}
     fresh: dict[physical.Apply, None] = {}
@@ -93,9 +95,15 @@ def alter(host: HostState, program: ReadyQuery) -> None:
 
 
 def _alter(host: HostState, program: ReadyQuery, ahead: CatchUp | None) -> None:
-    found = alteration(host, program)
     before = host.queries[program.name.lower()]
     check_columns(before, program)
+    found = alteration(host, program)
+    if found.reused and before.program != (own := alone(before.program)):
+        # what it goes on with has to be its own
+        _take_out(host, before, own)
+        for source in sources_of(before.top):
+            plug(source)
+        found = alteration(host, program)
     cut = before.cut
     if found.replays:
         catch_up = ahead or _begun(host, program)
@@ -108,7 +116,7 @@ def _alter(host: HostState, program: ReadyQuery, ahead: CatchUp | None) -> None:
         after = opened(host, program, None)
         before.top.outlets.pop(before.program.name, None)
         before.top.rewired()
-        after.top = host.graph.attach_apart(program.name, program.plan, outlet_of(after), found.reused)
+        after.top = host.graph.attach_apart(program, outlet_of(after), found.reused)
         reached = {side: stream.frontier for stream in after.streams for side in stream.sides.values()}
         tell_progress(after.top, reached, after.deliver)
         going_on = {source for vertex in found.reused.values() for source in sources_of(vertex)}
@@ -119,6 +127,9 @@ def _alter(host: HostState, program: ReadyQuery, ahead: CatchUp | None) -> None:
         now = {name: host.streams[name].latest + 1 for name in physical.streams_of(program.plan)}
         after.covered = now if found.fresh else {name: before.covered.get(name, BEGIN) for name in now}
         after.held = before.held if found.reused and not found.fresh else ValidRows([], max(now.values()) - 1)
+    since = {} if before.program.member is None else host.members.since(before.program.member)
+    before.leave()
+    joined(host, after, since)
     _hand_over(host, before, after)
     after.take_over(cut)
     for stream in before.streams:
@@ -240,16 +251,26 @@ def pause(host: HostState, name: str) -> None:
     running = host.queries[name.lower()]
     if running.paused is not None:
         return
+    _take_out(host, running, alone(running.program))
+    running.paused = {name: host.streams[name].emitted for name in physical.streams_of(running.program.plan)}
+
+
+def _take_out(host: HostState, running: GraphQuery, own: ReadyQuery) -> None:
+    """Let a query go on with a copy of its state, in operators of its own that no rows reach yet."""
     plan, before = running.program.plan, running.top
     states = [vertex.operator.snapshot() for vertex in vertices(before, plan)]
     before.outlets.pop(running.program.name, None)
     before.rewired()
-    running.top = host.graph.attach_apart(running.program.name, plan, outlet_of(running))
-    for vertex, state in zip(vertices(running.top, plan), states, strict=True):
+    if own.member is not None and running.program.member is not None:
+        since = host.members.since(running.program.member)
+        running.leave()
+        running.program = own
+        joined(host, running, since)
+    running.top = host.graph.attach_apart(running.program, outlet_of(running))
+    for vertex, state in zip(vertices(running.top, running.program.plan), states, strict=True):
         if state is not None:
             vertex.operator.restore(state)
     host.graph.prune(before)
-    running.paused = {name: host.streams[name].emitted for name in physical.streams_of(plan)}
 
 
 def go_on(host: HostState, name: str) -> None:

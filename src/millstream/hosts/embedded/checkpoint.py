@@ -20,7 +20,9 @@ from millstream.hosts.contract import Once, ReadyQuery
 from millstream.hosts.embedded.content import ValidRows
 from millstream.hosts.embedded.graph import nodes, sources_of, unplug, vertices
 from millstream.hosts.embedded.graph_query import GraphQuery
+from millstream.hosts.embedded.members import alone
 from millstream.hosts.embedded.operators import Operator, RunKernel
+from millstream.hosts.embedded.starting import joined
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.results import ResultLog
 from millstream.kernels.batch import FOREVER
@@ -179,6 +181,7 @@ def save(host: EmbeddedHost, states: SavedStates) -> Saved:
         "streams": streams,
         "queries": queries,
         "producers": host.producers.saved(),
+        "members": host.members.numbered,
     }
 
 
@@ -198,9 +201,16 @@ def _description(host: EmbeddedHost, running: GraphQuery) -> Saved:
         "paused": running.paused,
         "cut": running.cut,
         "last": running.last,
+        "member": _membership(host, running),
         # the query ran on an earlier reading of a bounded source, which has ended
         "ended": not any(source in entries for vertex in placed for source in vertex.inputs),
     }
+
+
+def _membership(host: EmbeddedHost, running: GraphQuery) -> Saved | None:
+    """How a query shares its operators, if it does."""
+    member = running.program.member
+    return None if member is None else {"alone": member.is_alone, "since": dict(host.members.since(member))}
 
 
 def replace_query(host: EmbeddedHost, program: ReadyQuery) -> None:
@@ -278,6 +288,7 @@ def restore_streams(host: EmbeddedHost, saved: Saved, blobs: Blobs) -> None:
     """Put declared streams back to where they were; their queries follow with `restore_query`."""
     host.arrivals, host.stamp = saved["arrivals"], saved["stamp"]
     host.producers.load(saved.get("producers", []))
+    host.members.numbered = saved.get("members", 0)
     for key, state in saved["streams"].items():
         stream = host.streams.get(key)
         if stream is None:
@@ -302,9 +313,14 @@ def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: 
     if saved["ended"]:
         for name in physical.streams_of(program.plan):
             host.streams[name] = Stream(host.streams[name].definition)
+    membership = saved.get("member")
+    if membership is not None and membership["alone"]:
+        program = alone(program)
     host.resume(program, saved["vertices"], saved["sink"])
     host.streams.update(current)
     running = host.queries[program.name.lower()]
+    if membership is not None:
+        joined(host, running, membership["since"])
     running.rows = saved["rows"]
     running.covered = saved.get("covered", {})
     if saved["error"] is not None:
@@ -317,12 +333,15 @@ def restore_query(host: EmbeddedHost, program: ReadyQuery, saved: Saved, blobs: 
     running.results.restore(
         rows, saved["rows"], saved.get("fetched"), saved.get("readers", {}), saved.get("dropped", 0)
     )
+    if running.error is not None:
+        running.leave()
     if saved["ended"] or running.error is not None or all(stream.ended for stream in running.streams):
         running.results.close(running.error)
     running.held = ValidRows(_saved_rows(blobs, _held(program.name)), saved["held"])
     running.cut, running.last = (None if found is None else tuple(found) for found in map(saved.get, ("cut", "last")))
     if saved.get("paused") is not None:
         running.paused = saved["paused"]
+        host.graph.keep_apart(running.top)
         for source in sources_of(running.top):
             unplug(source)
 

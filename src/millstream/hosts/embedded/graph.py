@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from millstream import limits
 from millstream.errors import DataError, MillstreamError, ours
+from millstream.hosts.contract import Member, ReadyQuery
 from millstream.hosts.embedded.consumers import Consumers, VertexGroup
+from millstream.hosts.embedded.members import ComputeApart, JoinMembers, Members
 from millstream.hosts.embedded.operators import (
     ComputeColumns,
     JoinStoredTable,
@@ -27,7 +29,7 @@ from millstream.kernels.batch import BEGIN, FOREVER, Batch, concat
 from millstream.kernels.contract import KernelSpec
 from millstream.limits import Work
 from millstream.physical.nodes import Apply, Compute, Physical, Source, Staged, StoredTable, TableJoin
-from millstream.plan.templates import GROUP, SHARE
+from millstream.plan.templates import GROUP, QUERY, SHARE
 from millstream.records import dataclass
 
 Key = tuple[Physical, tuple[str, ...], int]
@@ -97,10 +99,15 @@ class Outlet:
 class Graph:
     """Vertices by what they compute; a new query shares them where that cannot be seen in its result."""
 
-    def __init__(self, tables: TableStore, entry: Callable[[Source], tuple[Vertex, int]]) -> None:
+    def __init__(self, tables: TableStore, members: Members, entry: Callable[[Source], tuple[Vertex, int]]) -> None:
         self._tables = tables
+        self._members = members
+        self._member: Member | None = None
+        """the row of constants of the query that is built: its operators have seen no row of it, whatever they saw"""
         self._entry = entry
         self._shared: dict[Key, Vertex] = {}
+        self._restored: dict[str, Vertex] = {}
+        """the vertices that a checkpoint had, by their ids there"""
         self._made = 0
         self._ready: dict[KernelSpec, RunKernel] = {}
         self._known: set[int] = set()
@@ -123,22 +130,24 @@ class Graph:
                 self._known.add(hash(node.spec))
                 self._ready[node.spec] = RunKernel(node.spec)
 
-    def attach(self, name: str, plan: Physical, outlet: Outlet, ids: list[str] | None = None) -> Vertex:
+    def attach(self, program: ReadyQuery, outlet: Outlet, ids: list[str] | None = None) -> Vertex:
         """Add a query; `ids` (from a checkpoint) say which saved vertices it runs on, in the order of `vertices`."""
         wanted = iter(ids) if ids is not None else None
         with self._giving_up:
-            return self._let_out(name, self._build(plan, wanted), outlet)
+            self._member = program.member
+            try:
+                return self._let_out(program.name, self._build(program.plan, wanted), outlet)
+            finally:
+                self._member = None
 
-    def attach_apart(
-        self, name: str, plan: Physical, outlet: Outlet, own: Mapping[Physical, Vertex] | None = None
-    ) -> Vertex:
+    def attach_apart(self, program: ReadyQuery, outlet: Outlet, own: Mapping[Physical, Vertex] | None = None) -> Vertex:
         """Add a query with vertices of its own that no rows reach yet (see `plug`), over those that it has already."""
         with self._giving_up:
-            self._apart, self._own = {}, own or {}
+            self._apart, self._own, self._member = {}, own or {}, program.member
             try:
-                return self._let_out(name, self._build(plan, None), outlet)
+                return self._let_out(program.name, self._build(program.plan, None), outlet)
             finally:
-                self._apart, self._own = None, {}
+                self._apart, self._own, self._member = None, {}, None
 
     def _let_out(self, name: str, top: Vertex, outlet: Outlet) -> Vertex:
         top.outlets[name] = outlet
@@ -162,24 +171,37 @@ class Graph:
         """Remove a vertex that nobody uses, and those below that only it used."""
         if vertex.in_use or not vertex.inputs:
             return
-        if vertex.key is not None and self._shared.get(vertex.key) is vertex:
-            del self._shared[vertex.key]
+        self._forget(vertex)
         for source in vertex.inputs:
             source.consumers.remove(vertex)
             source.rewired()
             self.prune(source)
+
+    def keep_apart(self, top: Vertex) -> None:
+        """Let no new query share the vertices of one that rests."""
+        self._forget(top)
+        for source in top.inputs:
+            self.keep_apart(source)
+
+    def _forget(self, vertex: Vertex) -> None:
+        if vertex.key is not None and self._shared.get(vertex.key) is vertex:
+            del self._shared[vertex.key]
+        if self._restored.get(vertex.id) is vertex:
+            del self._restored[vertex.id]
 
     def _build(self, node: Physical, ids: Iterator[str] | None) -> Vertex:
         if self._own and node in self._own:
             return self._own[node]
         if isinstance(node, Source):
             stream, since = self._entry(node)
-            if ids is not None or self._apart is not None:
+            shares = self._member is not None and not self._member.is_alone
+            if ids is not None or self._apart is not None or shares:
+                # what comes too early for a query that shares its operators is left out where it meets its constants
                 since = 0
             return self._place(node, (stream,), lambda: SelectColumns(node.schema, since), ids, since)
         match node:
             case Compute(input=below):
-                return self._place(node, (self._build(below, ids),), lambda: ComputeColumns(node), ids)
+                return self._place(node, (self._build(below, ids),), lambda: self._compute(node), ids)
             case Staged(input=below):
                 return self._place(node, (self._build(below, ids),), lambda: RunStage(node), ids)
             case TableJoin(input=below):
@@ -190,8 +212,15 @@ class Graph:
                 return self._place(node, sources, lambda: self._ready.pop(spec, None) or RunKernel(spec), ids)
         raise NotImplementedError(node.label())
 
-    def _join(self, node: TableJoin) -> JoinStoredTable:
+    def _join(self, node: TableJoin) -> JoinStoredTable | JoinMembers:
+        if self._member is not None and node.table.table == self._member.table:
+            return JoinMembers(node, self._members)
         return JoinStoredTable(node, self._tables)
+
+    def _compute(self, node: Compute) -> ComputeColumns:
+        if self._member is not None and QUERY in node.input.schema:
+            return ComputeApart(node, self._members, self._member.table)
+        return ComputeColumns(node)
 
     def _place(
         self,
@@ -210,28 +239,34 @@ class Graph:
                         source.consumers.add(vertex, port, node, self._has(GROUP))
                         source.rewired()
             return self._apart[key]
-        known = self._shared.get(key)
         saved = next(ids) if ids is not None else None
+        known = self._shared.get(key) if saved is None else self._restored.get(saved)
         if (
             known is not None
             and known.error is None
             # a stream that is read again from its start is another one of the same name
             and known.inputs == inputs
-            and (self._has(SHARE) and not known.operator.touched if saved is None else known.id == saved)
+            and (self._may_share(known) if saved is None else known.key == key)
         ):
             return known
         vertex = Vertex(saved or self.new_id(), make(), inputs, key)
         if saved is not None:
             self._made = max(self._made, int(saved))
+            self._restored[saved] = vertex
         for port, source in enumerate(inputs):
             source.consumers.add(vertex, port, node, self._has(GROUP))
             source.rewired()
-        self._shared[key] = vertex
+        if saved is None or key not in self._shared:
+            self._shared[key] = vertex
         return vertex
+
+    def _may_share(self, known: Vertex) -> bool:
+        """Whether a new query cannot notice that an operator was there before it."""
+        return self._member is not None or (self._has(SHARE) and not known.operator.touched)
 
     def _has(self, rule: str) -> bool:
         """Whether a rule of sharing applies to a query that is added now."""
-        return rule not in self._tables.config.disabled_rules
+        return self._member is not None or rule not in self._tables.config.disabled_rules
 
 
 def plug(vertex: Vertex) -> None:
@@ -304,6 +339,11 @@ def _ask(vertex: Vertex, consumers: list[tuple[Vertex, int]], batch: Batch) -> N
         try:
             result = _stepped(consumer, batch.on_port(port))
         except Exception as error:
+            if isinstance(error, DataError) and isinstance(consumer.operator, ComputeApart):
+                # its rows are of several queries, of which those fail that cannot be computed
+                emit(consumer, consumer.operator.without_failing(batch))
+                consumer.operator.fail_those()
+                continue
             if isinstance(error, DataError) and isinstance(consumer.operator, ComputeColumns):
                 # rows that came before the failing one may only be in its batch because small pushes wait
                 before = consumer.operator.before_failing(batch)

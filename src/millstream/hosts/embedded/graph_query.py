@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
 from dataclasses import field
 
@@ -54,6 +54,8 @@ class GraphQuery:
     """the instant, and the arrival number within it, before which the query whose place it took has given all"""
     last: tuple[int, int] | None = None
     """instant and arrival number of the last row that it gave"""
+    leave: Callable[[], None] = field(default=lambda: None)
+    """called when no more rows are for it"""
 
     @property
     def now(self) -> int:
@@ -104,6 +106,7 @@ class GraphQuery:
             log.warning("query %s: dropping the oldest rows that were not fetched", self.program.name)
         if batch.upto == FOREVER:
             self.results.close()
+            self.leave()
 
     def take_over(self, cut: tuple[int, int] | None) -> None:
         """From now on it gives what comes; before that, what the query before it has not given."""
@@ -158,5 +161,6 @@ class GraphQuery:
             log.warning("query %s failed: %s", self.program.name, error.message)
         self.error = self.error or error
         self.results.close(self.error)
+        self.leave()
         if self.gives_to is not None:
             cut_behind(self.gives_to.sides["main"], self.error)

@@ -121,6 +121,7 @@ class EmbeddedHost(Lifecycle):
     def stop(self, name: str) -> Left:
         with self.lock:
             running = self.queries.pop(name.lower())
+            running.leave()
             self.graph.detach(running.program.name, running.top)
             running.close_sink(self.save is not None)
             running.results.close()
@@ -491,9 +492,6 @@ class EmbeddedHost(Lifecycle):
         with self.lock:
             known = {name: stream.observer.statistics() for name, stream in self.streams.items()}
             return Statistics({name: measured for name, measured in known.items() if measured is not None})
-
-    def explain(self, program: ReadyQuery) -> str:
-        return str(program.plan)
 
     def close(self) -> None:
         self.stop_readers()

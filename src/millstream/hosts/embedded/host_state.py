@@ -12,6 +12,7 @@ from millstream.errors import CatalogError
 from millstream.hosts.contract import not_running
 from millstream.hosts.embedded.graph import Graph, Vertex
 from millstream.hosts.embedded.graph_query import GraphQuery
+from millstream.hosts.embedded.members import Members
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.embedded.turns import Turns
 from millstream.hosts.results import Gate
@@ -41,7 +42,8 @@ class HostState:
         self.sources: dict[str, RowSource] = {}
         self.offsets: dict[str, Offset] = {}
         self.queries: dict[str, GraphQuery] = {}
-        self.graph = Graph(tables, self._entry)
+        self.members = Members()
+        self.graph = Graph(tables, self.members, self._entry)
         self.arrivals = 0
         self.gate = Gate()
 

@@ -177,8 +177,9 @@ class GraphCopy:
         self._until = time.monotonic() + COPY_SECONDS
         self._error: MillstreamError | None = None
         plan = running.program.plan
-        graph = Graph(host.tables, lambda node: (self._streams[node.stream.lower()].sides[node.side], 0))
-        top = graph.attach("copy", plan, Outlet(lambda _: None, self._fail))
+        members = host.members.of_one(running.program.member, self._fail)
+        graph = Graph(host.tables, members, lambda node: (self._streams[node.stream.lower()].sides[node.side], 0))
+        top = graph.attach(running.program, Outlet(lambda _: None, self._fail))
         self._seen: dict[str, list[Batch]] = {}
         self._schemas: dict[str, pa.Schema] = {}
         for mine, theirs in zip(vertices(top, plan), vertices(running.top, plan), strict=True):

@@ -12,6 +12,7 @@ from millstream.hosts.embedded import altering, kept, starting
 from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.host_state import HostState
 from millstream.hosts.embedded.inspection import GraphInspector
+from millstream.hosts.embedded.members import constants_told
 from millstream.hosts.embedded.sharing import shared_operators, shared_rows
 from millstream.kernels.batch import BEGIN, FOREVER
 from millstream.physical import nodes as physical
@@ -44,6 +45,17 @@ class Lifecycle(HostState):
     def explain_alteration(self, program: ReadyQuery) -> list[str]:
         with self.lock:
             return altering.alteration(self, program).lines()
+
+    def new_member(self) -> int | None:
+        # what an operator costs is held against each query of such a session
+        return None if self.config.limits else self.members.new_number()
+
+    def explain(self, program: ReadyQuery) -> str:
+        if program.member is None:
+            return str(program.plan)
+        many = self.members.count(program.member)
+        shared = f"as one with {many - 1} other queries" if many > 1 else "with operators that others may share"
+        return f"{program.plan}\nruns {shared}; its own constants: {constants_told(program.member.constants)}"
 
     def pause(self, name: str) -> None:
         with self.lock:

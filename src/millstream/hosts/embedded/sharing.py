@@ -10,6 +10,7 @@ from millstream.hosts.embedded.graph_query import GraphQuery
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.filter_groups import BY_SHAPE
 from millstream.physical.nodes import Source
+from millstream.plan.templates import QUERY
 
 
 def shared_operators(streams: Iterable[Vertex]) -> list[Shared]:
@@ -49,6 +50,9 @@ def _was_seen(vertex: Vertex, seen: set[Vertex]) -> bool:
 
 def _of(vertex: Vertex, known: dict[Vertex, tuple[str, ...]]) -> Iterator[Shared]:
     queries = queries_behind(vertex, known)
+    if any(QUERY in each.operator.schema for each in (vertex, *vertex.inputs)):
+        # it works for queries that differ in constants, of which the session tells
+        return
     if vertex.key is not None and not isinstance(vertex.key[0], Source) and len(queries) > 1:
         yield Shared(vertex.key[0].label(), queries, "the same operator")
     for group in vertex.consumers.dispatch()[1]:

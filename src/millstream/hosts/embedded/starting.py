@@ -22,12 +22,14 @@ from millstream.hosts.contract import ReadyQuery
 from millstream.hosts.embedded import kept
 from millstream.hosts.embedded.graph import Outlet, emit, plug, sources_of, tell_progress
 from millstream.hosts.embedded.graph_query import GraphQuery
+from millstream.hosts.embedded.members import alone
 from millstream.hosts.embedded.streams import Stream
 from millstream.hosts.history import Conditions, Pinned
 from millstream.hosts.results import ResultLog
 from millstream.kernels import jit
 from millstream.kernels.batch import BEGIN, FOREVER, Batch
 from millstream.physical import nodes as physical
+from millstream.physical.of_queries import common_streams
 
 if TYPE_CHECKING:
     from millstream.hosts.embedded.host_state import HostState
@@ -44,8 +46,11 @@ def start(host: HostState, program: ReadyQuery, ids: list[str] | None, committed
     else:
         if ids is None:
             _rewind(host, program)
+        if ids is None:
+            program = _parted(host, program)
         running = opened(host, program, committed)
-        running.top = host.graph.attach(program.name, program.plan, outlet_of(running), ids)
+        joined(host, running, None if ids is None else {})
+        running.top = host.graph.attach(program, outlet_of(running), ids)
         if ids is None:
             reached = {side: stream.frontier for stream in running.streams for side in stream.sides.values()}
             tell_progress(running.top, reached, running.deliver)
@@ -80,6 +85,27 @@ def opened(host: HostState, program: ReadyQuery, committed: Offset | None) -> Gr
     return running
 
 
+def joined(host: HostState, running: GraphQuery, since: Mapping[str, int] | None) -> None:
+    """Let a query that shares its operators have the rows that come from now on, or from the arrivals `since` on."""
+    member = running.program.member
+    if member is None:
+        return
+    if since is None:
+        read = physical.streams_of(running.program.plan)
+        since = {name: host.arrivals for name in read if host.streams[name].waiting}
+    host.members.enter(member, running.fail, since)
+    running.leave = lambda: host.members.leave(member)
+
+
+def _parted(host: HostState, program: ReadyQuery) -> ReadyQuery:
+    """A query that shares its operators, with its own if they would let it see rows from before it: those that wait to
+    be put in order, where what follows an event is looked for among the rows for all queries."""
+    if program.member is None:
+        return program
+    common = common_streams(program.plan, program.member.table) or ()
+    return alone(program) if any(host.streams[name].waiting for name in common) else program
+
+
 def outlet_of(running: GraphQuery) -> Outlet:
     # relations go by time, also where nothing happens; others have nothing to do without rows
     return Outlet(running.deliver, running.fail, running.program.relation or running.gives_to is not None)
@@ -91,7 +117,9 @@ def begin_apart(host: HostState, program: ReadyQuery, committed: Offset | None) 
     with host.lock:
         running = opened(host, program, committed)
         running.is_muted = committed is None
-        running.top = host.graph.attach_apart(program.name, program.plan, outlet_of(running))
+        if program.member is not None and not host.members.count(program.member):
+            joined(host, running, {})
+        running.top = host.graph.attach_apart(program, outlet_of(running))
         catch_up = CatchUp(host, running, None, program.history.since if program.history is not None else None)
         catch_up.looks_from = kept.filling_of(program, running.streams).pulled_from
         return catch_up

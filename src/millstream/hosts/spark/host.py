@@ -83,6 +83,9 @@ class SparkHost(Programs):
 
     # -- streams, tables and queries -------------------------------------------------------------------------------
 
+    def new_member(self) -> None:
+        """What runs in a job is planned as a whole: its queries share equal operators, and filters by their shape."""
+
     def start(self, program: ReadyQuery) -> None:
         program = self.kept_by(program)
         self._drawn(physical.streams_of(program.plan))
