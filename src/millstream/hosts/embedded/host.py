@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import nullcontext
 from threading import Event
 from typing import Any
@@ -450,18 +450,6 @@ class EmbeddedHost(Lifecycle):
             stream in self.sources or self.streams[stream].definition.plan is not None
             for stream in self.behind(self._running(name).program.plan)
         )
-
-    knows_what_waits = True
-
-    def takes_in(self, name: str, inputs: Collection[physical.Physical]) -> bool:
-        if not inputs:
-            return True
-        running = self._look(name)
-        with self.lock:
-            return not running.is_ahead(inputs)
-
-    def emit_so_far(self, name: str) -> None:
-        self.settle()
 
     def content(self, name: str, at: int | None) -> pa.Table:
         """The content of a relation: without `at` at the latest time that any of its streams has come to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +50,16 @@ class Lifecycle(HostState):
     def new_member(self) -> int | None:
         # what an operator costs is held against each query of such a session
         return None if self.config.limits else self.members.new_number()
+
+    knows_what_waits = True
+
+    def takes_in(self, name: str, inputs: Collection[physical.Physical]) -> bool:
+        with self.lock:
+            return not (inputs and self.queries[name.lower()].is_ahead(inputs))
+
+    def emit_so_far(self, name: str) -> None:
+        with self.lock:
+            pass  # small pushes that wait are let in
 
     def explain(self, program: ReadyQuery) -> str:
         if program.member is None:

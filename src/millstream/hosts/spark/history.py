@@ -7,7 +7,7 @@ with history reads them from their beginning on. A running job is changed by sta
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -108,6 +108,27 @@ class SparkHistory(DerivedStreams):
 
     def sources_of_history(self, program: ReadyQuery) -> list[str]:
         return [_told(self.find(name)) for name in physical.streams_of(program.plan)]
+
+    knows_what_waits = False
+
+    def takes_in(self, name: str, inputs: Collection[physical.Physical]) -> bool:
+        # a bounded run reads tables once: rows that were pushed would meet queries that came after them. What waits
+        # is known to a streaming job only, which has no other program for queries that come while it runs
+        query = self._queries[name.lower()]
+        return not (self._is_pushed_to(query) and query.since < self.arrivals)
+
+    def emit_so_far(self, name: str) -> None:
+        query = self._queries[name.lower()]
+        if query.ended or query.program.sink is not None or not self._is_pushed_to(query):
+            return
+        outcome = LeftOver(self, query).outcome()
+        fresh = query.not_given(outcome.fetched)
+        query.rows += sum(table.num_rows for table in fresh)
+        query.deliver(fresh)
+        query.given = counted(outcome.fetched)
+
+    def _is_pushed_to(self, query: StartedQuery) -> bool:
+        return any(pushed_to(self.find(name)) for name in physical.streams_of(query.program.plan))
 
     def keep(self, stream: StreamDef) -> None:
         raise UnsupportedError(

@@ -28,7 +28,7 @@ from millstream.hosts.spark.job.surroundings import SessionInputs
 from millstream.hosts.spark.kept_plan import KeptPlan
 from millstream.hosts.spark.meters import Meters
 from millstream.hosts.spark.programs import Programs
-from millstream.hosts.spark.runs import StartedQuery, counted
+from millstream.hosts.spark.runs import StartedQuery
 from millstream.hosts.spark.session import exchanges_of, refuse_setting
 from millstream.hosts.spark.so_far import LeftOver, content_of
 from millstream.hosts.spark.sources import FollowedFiles, PushedRows
@@ -461,25 +461,6 @@ class SparkHost(Programs):
 
     def waits(self, name: str) -> bool:
         return self._waits(self._running(name).program.plan)
-
-    knows_what_waits = False
-
-    def takes_in(self, name: str, inputs: Collection[physical.Physical]) -> bool:
-        # a bounded run reads tables once: rows that were pushed would meet queries that came after them. What waits
-        # is known to a streaming job only, which has no other program for queries that come while it runs
-        query = self._running(name)
-        pushed = any(pushed_to(self.find(stream)) for stream in physical.streams_of(query.program.plan))
-        return not (pushed and query.since < self.arrivals)
-
-    def emit_so_far(self, name: str) -> None:
-        query = self._running(name)
-        if query.ended or query.program.sink is not None or not self._waits(query.program.plan):
-            return
-        outcome = LeftOver(self, query).outcome()
-        fresh = query.not_given(outcome.fetched)
-        query.rows += sum(table.num_rows for table in fresh)
-        query.deliver(fresh)
-        query.given = counted(outcome.fetched)
 
     def content(self, name: str, at: int | None) -> pa.Table:
         running = self._running(name)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from millstream.connectors.registry import make_sink
 from millstream.durable import sync_directory
 from millstream.hosts.spark import blobs
-from millstream.hosts.spark.arrow_writer import ArrowWriter, for_tasks
+from millstream.hosts.spark.job.arrow_writer import ArrowWriter, for_tasks
 from millstream.hosts.spark.meters import StreamMeter
 from millstream.hosts.spark.session import register_own
 from millstream.hosts.spark.steps import Opening, Step, opened, spare_collector

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
-from millstream.hosts.spark.arrow_writer import ArrowWriter, for_tasks
+from millstream.hosts.spark.job.arrow_writer import ArrowWriter, for_tasks
 from millstream.hosts.spark.job.fan import PACKED_SCHEMA, WRITTEN, outlet_number
 from millstream.hosts.spark.job.outlets import WriteOutlets
 from millstream.records import dataclass
