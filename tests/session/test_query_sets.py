@@ -61,6 +61,11 @@ SHAPES = {
     "changes": "ISTREAM (SELECT DISTINCT name FROM s [RANGE 5] WHERE v > $low)",
     "union": "SELECT k, t FROM s WHERE v > $low UNION ALL SELECT k, t FROM r WHERE w = $k",
     "table": "SELECT s.v, kinds.kind FROM s JOIN kinds ON s.k = kinds.k WHERE s.v > $low",
+    "table of a choice": "SELECT s.v, kinds.kind FROM s JOIN kinds ON s.k = kinds.k AND kinds.k > $k WHERE s.v > $low",
+    "outer table of a choice": "SELECT s.v, kind, sum(v) OVER (PARTITION BY kind ROWS 2 PRECEDING) AS x "
+    "FROM s LEFT JOIN kinds ON s.k = kinds.k + $k AND kinds.k <> $k - 1 WHERE s.v > $low",
+    "part of a table": "SELECT s.v, kind FROM s JOIN (SELECT k, kind FROM kinds WHERE k < $k) AS few ON s.k = few.k",
+    "rows in a table": "SELECT v, k FROM s WHERE k IN (SELECT k FROM kinds WHERE k >= $k) AND v > $low",
     "session": "SELECT window_end, count(*) AS n FROM SESSION(TABLE s PARTITION BY name, DESCRIPTOR(t), 2) "
     "WHERE v > $low GROUP BY window_start, window_end, name",
     "pattern": "SELECT * FROM s MATCH_RECOGNIZE (PARTITION BY name ORDER BY t MEASURES A.v AS a, LAST(B.v) AS b "

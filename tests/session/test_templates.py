@@ -105,12 +105,13 @@ APART = (
     "shared over", "having", "session", "relation", "rows window", "join", "join condition", "outer join", "exceeds",
     "relation lengths", "join lengths", "rows lengths", "aggregate in SQL over", "ahead", "following", "later",
     "joined events", "ends", "begins", "samples", "words", "first of each", "changes", "changes of lengths",
+    "outer table of a choice",
 )  # fmt: skip
 """shapes with state whose queries do not run as one: windows that no constant chooses the rows of, results that would
 wait for those of others, and operators that may fail"""
 WITHOUT_STATE = (
     "selection", "between", "one side", "text", "any of", "in", "not between", "either", "in or like", "prefix",
-    "arithmetic", "projection", "table",
+    "arithmetic", "projection", "table", "table of a choice", "part of a table", "rows in a table",
 )  # fmt: skip
 
 

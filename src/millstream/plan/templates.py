@@ -20,6 +20,7 @@ from millstream.expressions.nodes import (
     columns_of,
     conjunction,
     conjuncts,
+    substitute,
     transform,
 )
 from millstream.expressions.nodes import (
@@ -158,6 +159,8 @@ class _Sharing:
 
     def lift(self, node: Node, above: frozenset[str]) -> _Lifted:
         """The plan of a subplan for all queries, with the parameters that operators above it ask for."""
+        if isinstance(node, JoinTable):
+            node = _without_asked_table(node)
         own = _own_parameters(node)
         if isinstance(node, Next | Fold) and (lifted := self._channel(node, own, above)) is not None:
             return lifted
@@ -181,7 +184,7 @@ class _Sharing:
                 return _Lifted(self._following(node, below, own | above), True)
             case JoinTable():
                 below[0] = self._apart(below[0], own | above)
-                return _Lifted(_settled(node).with_inputs((below[0].plan, node.table)), True)
+                return _Lifted(_settled(node.with_inputs((below[0].plan, node.table))), True)
         over = [self._apart(child, own | above).plan for child in below]
         if isinstance(node, Match):
             node = replace(node, input=over[0], search=_with_reaches(node, own))
@@ -358,6 +361,35 @@ def _without_parameters(node: Join) -> tuple[Join, Expr]:
     rest = tuple(part for part in parts if not _parameters_in(part))
     kept: Pairs = tuple(pairs)
     return replace(node, pairs=kept, residual=conjunction(rest) if rest else None), conjunction(asked)
+
+
+def _without_asked_table(node: JoinTable) -> JoinTable:
+    """A join with a stored table that is the same for all queries: conditions on its rows that depend on constants are
+    conditions on pairs."""
+    moved: list[Expr] = [Call(BOOLEAN, "=", pair) for pair in node.pairs if _parameters_in(pair[1])]
+    pairs = tuple(pair for pair in node.pairs if not _parameters_in(pair[1]))
+    table = node.table
+    if parameters_of(table):
+        over = table if isinstance(table, Project) else None
+        below = table if over is None else over.input
+        columns = passthrough(table.schema) if over is None else over.columns
+        named: dict[str, Expr] = {
+            expr.name: Column(expr.type, name) for name, expr in columns if isinstance(expr, Column)
+        }
+        if not isinstance(below, Filter) or _own_parameters(table) - _own_parameters(below):
+            raise CannotShare(f"{table.label()} depends on constants")
+        parts = conjuncts(below.predicate)
+        asked = [part for part in parts if _parameters_in(part)]
+        rest = tuple(part for part in parts if not _parameters_in(part))
+        if parameters_of(below.input) or not all(columns_of(part) <= named.keys() for part in asked):
+            raise CannotShare(f"{below.label()} depends on constants")
+        moved += [substitute(part, named) for part in asked]
+        kept = Filter(below.input, conjunction(rest)) if rest else below.input
+        table = kept if over is None else over.with_inputs((kept,))
+    if not moved:
+        return node
+    known = () if node.residual is None else conjuncts(node.residual)
+    return replace(node, table=table, pairs=pairs, residual=conjunction((*known, *moved)))
 
 
 def _with_reaches(node: Match, own: frozenset[str]) -> Search:

@@ -91,7 +91,8 @@ class Templates:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[tuple[str, P.Node], _Known] = {}
+        self._known: dict[tuple[str, frozenset[str], P.Node], _Known] = {}
+        """by account, rules that are off, and plan"""
         self._of_query: dict[str, _Known] = {}
 
     def plan(
@@ -160,7 +161,7 @@ class Templates:
 
     def sharing(self) -> Iterator[tuple[str, list[str], str]]:
         """The shapes of which there are several queries: what they do, their names, and how they run."""
-        for (_, plan), known in self._known.items():
+        for (*_, plan), known in self._known.items():
             for template in known.templates:
                 if len(template.members) > 1:
                     yield _told(plan), _names(template.members), AS_ONE
@@ -178,11 +179,12 @@ class Templates:
         return not any(isinstance(node, P.TableScan) and "$" in node.table for node in P.walk(plan))
 
     def _of(self, plan: P.Node, account: str) -> _Known:
-        known = self._known.get((account, plan))
+        key = account, self._database.config.disabled_rules, plan
+        known = self._known.get(key)
         if known is None:
             if len(self._known) > 2 * len(self._database._queries) + _MOST_ENDED:
-                self._known = {key: each for key, each in self._known.items() if each.apart or each.templates}
-            known = self._known[account, plan] = _Known()
+                self._known = {other: each for other, each in self._known.items() if each.apart or each.templates}
+            known = self._known[key] = _Known()
         return known
 
     def _adopt(self, planned: Planned) -> None:
@@ -194,7 +196,7 @@ class Templates:
         shape = shape_of(program.bound)
         if shape is None:
             return
-        known = self._of_query[name] = self._known.setdefault((planned.owner, shape.plan), _Known())
+        known = self._of_query[name] = self._of(shape.plan, planned.owner)
         if member is None or member.is_alone:
             known.apart[name] = planned
             return
