@@ -67,7 +67,7 @@ docs: $(STAMP) ## the documentation as web pages, in out/site
 	$(call INSTALL,docs)
 	$(BIN)/mkdocs build --strict
 
-thorough: $(STAMP) ## all cases, the random tests on fifty times as many examples (hours)
+thorough: $(STAMP) ## the random tests on twenty times as many examples (hours)
 	MILLSTREAM_TIER=thorough $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: $(STAMP) ## measure: ratios against DuckDB, Polars and bare loops in one run

@@ -10,7 +10,6 @@ import pytest
 from compat_cases import CURRENT, HERE, NOTED, QUERIES, ROWS, outcome, put, run_on_spark, start, unpack
 
 import millstream as ms
-from tiers import costly
 
 VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "embedded.zip").exists())
 
@@ -37,7 +36,7 @@ def test_a_session_goes_on(version: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("version", costly(VERSIONS))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_streaming_query_goes_on(version: str, spark: Any, tmp_path: Path) -> None:
     unpack(HERE / version / "spark.zip", tmp_path / "old", tmp_path / "in")
     put(tmp_path / "in", "1", 1, 20)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.failing_disk import Crash
 from tests.faults.lifecycle import SMALL, Lifecycle, every_case, fail_once, random_life
-from tiers import costly, examples
+from tiers import examples
 
 
 def test_steps_of_a_small_scenario(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_steps_of_a_small_scenario(tmp_path: Path) -> None:
 def test_a_first_opening_that_fails_can_be_repeated(tmp_path: Path) -> None:
     steps = sorted({step for durability, call, step, _ in every_case(tmp_path) if call < 0 and durability == "process"})
     assert len(steps) > 5
-    for step in costly(steps):
+    for step in steps:
         assert fail_once(tmp_path / str(step), "process", -1, step, "crash" if step % 2 else "eio")
 
 

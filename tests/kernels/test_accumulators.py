@@ -19,7 +19,7 @@ from millstream.kernels.jit import Compiled, compile_kernel, using
 from millstream.kernels.source.writer import indented
 from millstream.plan.aggregates import BESIDE, result_type
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
-from tiers import costly, examples
+from tiers import examples
 
 _TYPES = {"int": INTEGER, "wide": BIGINT, "decimal": DECIMAL(18, 2), "float": DOUBLE, "text": VARCHAR}
 _ANY = ("count", "min", "max", "first_value", "last_value", "first_known", "last_known", "max_by", "min_by")
@@ -118,7 +118,7 @@ def test_merged_parts_are_one_pass(kind: str, fn: str) -> None:
     law()
 
 
-@pytest.mark.parametrize("kind", costly(_TYPES))
+@pytest.mark.parametrize("kind", _TYPES)
 def test_compiled_is_python(kind: str) -> None:
     accumulators = tuple(_accumulator(kind, fn) for other, fn in _CASES if other == kind)
 

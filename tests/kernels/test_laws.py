@@ -38,7 +38,7 @@ from millstream.kernels.saving import states as saving
 from millstream.plan.aggregate_calls import AggregateCall
 from millstream.plan.aggregates import result_type
 from millstream.schema import Schema
-from tiers import costly, examples
+from tiers import examples
 
 SCENARIOS = {
     **AUTOMATON_SCENARIOS, **EVENT_SCENARIOS, **EVENT_JOIN_SCENARIOS, **JOIN_SCENARIOS, **PATTERN_SCENARIOS,
@@ -336,7 +336,7 @@ def cut(batch: Batch, size: int) -> list[Batch]:
     return [*parts[:-1], parts[-1].with_upto(FOREVER)]
 
 
-@pytest.mark.parametrize("spec", costly(compiled_specs()), ids=lambda spec: "+".join(spec.keys))
+@pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
 def test_compiled_equals_python(spec: OverSpec) -> None:
     inputs = cut(many_rows(spec, 2_500, 5, 1), 700)
     with jit.using("off", threads=1):
@@ -346,7 +346,7 @@ def test_compiled_equals_python(spec: OverSpec) -> None:
     assert compiled == python
 
 
-@pytest.mark.parametrize("spec", costly(compiled_specs()), ids=lambda spec: "+".join(spec.keys))
+@pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
 def test_threads_change_nothing(spec: OverSpec) -> None:
     batch = many_rows(spec, 60_000, 40, 2)
     with jit.using("on", threads=1):
@@ -358,7 +358,7 @@ def test_threads_change_nothing(spec: OverSpec) -> None:
     assert in_small_batches == alone
 
 
-@pytest.mark.parametrize("spec", costly(compiled_specs()), ids=lambda spec: "+".join(spec.keys))
+@pytest.mark.parametrize("spec", compiled_specs(), ids=lambda spec: "+".join(spec.keys))
 def test_full_rings_survive_restarts_and_sharding(spec: OverSpec) -> None:
     inputs = cut(many_rows(spec, 6_000, 4, 3), 500)
     with jit.using("on", threads=2):

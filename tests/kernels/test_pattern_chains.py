@@ -30,7 +30,7 @@ from millstream.plan.programs.builder import call
 from millstream.types import BIGINT, DOUBLE, VARCHAR
 from tests.support.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from tests.support.patterns import told_when
-from tiers import costly, examples
+from tiers import examples
 
 Told = tuple[int, int, int, tuple[Any, ...]]
 """A partition, a time, an arrival number, and the values of a match."""
@@ -312,9 +312,7 @@ def walk(count: int, seed: int, keys: int = 3, steps: tuple[int, ...] = (-2, -1,
     return rows
 
 
-@pytest.mark.parametrize(
-    "search", costly([falls_and_rises(), word("aba"), falls_and_rises(within=6), double_bottom(2)])
-)
+@pytest.mark.parametrize("search", [falls_and_rises(), word("aba"), falls_and_rises(within=6), double_bottom(2)])
 def test_compiled_is_the_same(search: Search) -> None:
     letters = [(i, {"k": 0, "x": ord(one), "y": 0, "s": "a"}) for i, one in enumerate("ababababbabaaababaabab")]
     rows = letters if search == word("aba") else walk(300, 1)

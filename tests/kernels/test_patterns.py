@@ -51,7 +51,7 @@ from millstream.schema import Schema
 from millstream.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, VARCHAR, SqlType
 from tests.support.pattern_strategies import COLUMNS, Arrival, arrivals, searches
 from tests.support.patterns import told_when
-from tiers import costly, examples
+from tiers import examples
 
 INPUT = Schema.of(k=BIGINT, x=BIGINT, s=VARCHAR)
 
@@ -585,7 +585,7 @@ def compiled_searches() -> list[Search]:
     return [general, every, one_pass]
 
 
-@pytest.mark.parametrize("search", costly(compiled_searches()), ids=costly(["one", "all", "one pass"]))
+@pytest.mark.parametrize("search", compiled_searches(), ids=["one", "all", "one pass"])
 def test_compiled_equals_python(search: Search) -> None:
     batch = many(2_500, 7)
     cuts = [*range(0, 2_500, 600), 2_500]

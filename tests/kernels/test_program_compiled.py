@@ -46,7 +46,7 @@ from tests.support.programs import (
     same_results,
     tuples_for,
 )
-from tiers import costly, examples
+from tiers import examples
 
 PAPER = {**BASE_PROGRAMS, **WINDOW_PROGRAMS}
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -312,7 +312,7 @@ JITTED: dict[str, Mode] = {
 }
 
 
-@pytest.mark.parametrize("name", costly(JITTED))
+@pytest.mark.parametrize("name", JITTED)
 def test_machine_code_gives_what_python_gives(name: str) -> None:
     program, mode = PAPER[name](), JITTED[name]
     random = Random(7)

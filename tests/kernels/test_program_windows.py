@@ -39,7 +39,7 @@ from tests.support.paper_programs import naive_avg, window_avg
 from tests.support.program_reference import Tuple
 from tests.support.program_runs import run_engine, same_results
 from tests.support.program_strategies import programs, tuples_for
-from tiers import costly, examples
+from tiers import examples
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -122,9 +122,7 @@ def test_windows_that_share_their_rows_agree_with_windows_of_their_own(
                 assert same_results(got, expected), (got, expected)
 
 
-@pytest.mark.parametrize(
-    ("unit", "keyed"), costly([("rows", True), ("rows", False), ("range", False), ("range", True)])
-)
+@pytest.mark.parametrize(("unit", "keyed"), [("rows", True), ("rows", False), ("range", False), ("range", True)])
 def test_machine_code_gives_what_python_gives_for_shared_windows(unit: Any, keyed: bool) -> None:
     """The window outgrows its ring several times while the shorter ones are somewhere in it."""
     sizes = (300, 40, 1)

@@ -26,7 +26,7 @@ from millstream.plan.aggregates import result_type
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR
 from tests.support.builtin_programs import builtin_program
-from tiers import costly, examples
+from tiers import examples
 
 Row = tuple[Any, ...]
 Valid = tuple[Row, int, int]
@@ -399,7 +399,7 @@ COMPILED: dict[str, KernelSpec] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", costly(COMPILED))
+@pytest.mark.parametrize("name", COMPILED)
 def test_compiled_equals_python(name: str) -> None:
     spec = COMPILED[name]
     schema = NUMBERS if isinstance(spec, SummarySpec) else Schema.of(k=BIGINT)

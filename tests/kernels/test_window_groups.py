@@ -31,7 +31,7 @@ from millstream.plan.window_tables import Cumulating, Hopping, Windows
 from millstream.schema import Schema
 from millstream.types import BIGINT, DECIMAL, DOUBLE, INTEGER, VARCHAR, SqlType
 from tests.support.builtin_programs import builtin_program
-from tiers import costly, examples
+from tiers import examples
 
 BOUNDS = {"begin": "window_start", "end": "window_end"}
 
@@ -113,9 +113,7 @@ def _tame(batch: Batch, schema: Schema) -> Batch:
 ALL = ("count", "sum", "avg", "min", "max", "stddev_samp", "var_pop")
 
 
-@pytest.mark.parametrize(
-    "windows", costly([Hopping(700, 100, 30), Hopping(500, 500), Cumulating(600, 100), Hopping(500, 200)])
-)
+@pytest.mark.parametrize("windows", [Hopping(700, 100, 30), Hopping(500, 500), Cumulating(600, 100), Hopping(500, 200)])
 def test_compiled_in_many_batches(windows: Windows) -> None:
     """Compiled loops, restarts between batches, and enough rows for arrays to grow and move."""
     schema = Schema.of(k=BIGINT, x=DOUBLE, i=INTEGER)

@@ -17,7 +17,6 @@ from nexmark_answers import EVENTS, RELATIONS
 
 import millstream as ms
 from millstream.cli.pipeline import fill_in
-from tiers import costly
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "nexmark"
 SETTINGS = {
@@ -115,7 +114,7 @@ def test_query_on_changes(query: str, oracles: dict[str, Any], tmp_path: Path) -
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", costly(ON_SPARK))
+@pytest.mark.parametrize("query", ON_SPARK)
 def test_query_on_spark(query: str, oracles: dict[str, Any], tmp_path: Path) -> None:
     with ms.connect(engine="spark") as db:
         check(query, answer(db, query, tmp_path / "out"), oracles[family(query)])

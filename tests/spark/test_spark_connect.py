@@ -15,7 +15,6 @@ from citizen import CHECKS
 from java_processes import environment, free_port, running
 
 from quick_java import PLAIN, spark_home
-from tiers import costly
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +47,7 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         yield json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("check", costly(CHECKS))
+@pytest.mark.parametrize("check", CHECKS)
 def test_classic(check: str, spark: Any, tmp_path: Path) -> None:
     CHECKS[check](spark, tmp_path)
 

@@ -26,7 +26,7 @@ from millstream.hosts.spark.sources import FILES_PER_TRIGGER
 from millstream.hosts.tables import TableStore
 from millstream.session.database import Database
 from millstream.spark import Millstream
-from tiers import THOROUGH, costly
+from tiers import THOROUGH
 
 pytestmark = pytest.mark.spark
 
@@ -253,7 +253,7 @@ def test_any_micro_batches_buckets_and_restart_give_the_same_rows(case_of: Calla
     assert len(expected) >= 40
 
 
-@pytest.mark.parametrize("shape", costly(RELATIONS))
+@pytest.mark.parametrize("shape", RELATIONS)
 def test_relations_give_the_same_rows(case_of: Callable[..., Case], shape: str) -> None:
     case = case_of(len(shape), shape=shape)
     expected = case.in_process()
@@ -292,7 +292,7 @@ EDITS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("shape", costly(["two exchanges", "fused"]))
+@pytest.mark.parametrize("shape", ["two exchanges", "fused"])
 def test_an_edited_query_goes_on(case_of: Callable[..., Case], shape: str) -> None:
     case = case_of(3, shape=shape)
     case.put(1)

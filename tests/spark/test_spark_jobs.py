@@ -21,7 +21,6 @@ from millstream.hosts.spark.job.graph import GraphBuilder, JobGraph, JobQuery
 from millstream.hosts.spark.job.streaming_job import RunningJob
 from millstream.hosts.spark.meters import Meters
 from millstream.spark import Millstream
-from tiers import costly
 
 pytestmark = pytest.mark.spark
 
@@ -304,7 +303,7 @@ STREAMED = {
 }
 
 
-@pytest.mark.parametrize("kept", costly(["files", "value"]))
+@pytest.mark.parametrize("kept", ["files", "value"])
 def test_a_streaming_job_serves_every_sink_and_resumes(
     spark: Any, feed: Feed, tmp_path: Path, expected: dict[str, list[Any]], changes: list[Any], kept: str
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.errors import ParseError
 from millstream.sql import Statement, parse, span_of, to_sql
 from millstream.sql.dialect import Millstream
-from tiers import costly, examples
+from tiers import examples
 
 CORPUS = parse((Path(__file__).parent / "identity.sql").read_text(encoding="utf-8"))
 FOREIGN = """
@@ -80,7 +80,7 @@ def test_damaged_statements(tokens: list[str], data: st.DataObject) -> None:
     read(" ".join(tokens))
 
 
-@pytest.mark.parametrize("shard", costly(range(4)))
+@pytest.mark.parametrize("shard", range(4))
 def test_no_stray_token_is_ever_dropped(shard: int) -> None:
     """A stray word, number or string is refused or visible in what was read, wherever it stands."""
     choose = random.Random(shard)
@@ -92,7 +92,7 @@ def test_no_stray_token_is_ever_dropped(shard: int) -> None:
                 assert not statements or any(stray in to_sql(statement.ast) for statement in statements), text
 
 
-@pytest.mark.parametrize("shard", costly(range(4)))
+@pytest.mark.parametrize("shard", range(4))
 def test_a_deleted_token_changes_the_meaning_or_is_optional(shard: int) -> None:
     optional = {"AS", "CREATE", "INTERVAL", ",", "+", "ASC", "ALL", "WHERE", "IS", ";"}
     for statement, tokens in list(zip(CORPUS, PIECES, strict=True))[shard::4]:
