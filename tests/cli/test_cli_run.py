@@ -204,3 +204,15 @@ def test_on_a_terminal_the_display_is_live(spawn: Spawn, invoke: Invoke) -> None
     assert re.search(r"q1: 2 rows of [\d,]+", text)
     assert "done after" in text
     assert b"\x1b[" in seen
+
+
+def test_the_report_is_the_last_that_a_run_says(spawn: Spawn, tmp_path: Path) -> None:
+    """Also libraries have nothing to say when the process ends."""
+    (tmp_path / "quotes.csv").write_text("symbol,price,volume,ts\nACME,1.5,10,2026-01-01 00:00:00\n")
+    kinds = "CREATE TABLE kinds (symbol VARCHAR, kind VARCHAR); INSERT INTO kinds VALUES ('ACME', 'shares');"
+    query = "SELECT kind, price FROM quotes JOIN kinds ON quotes.symbol = kinds.symbol;"
+    (tmp_path / "pipeline.sql").write_text(f"{QUOTES}{kinds}{query}")
+    process = spawn("run", "pipeline.sql", "--engine", "embedded")
+    rows, report = process.communicate(timeout=120)
+    assert process.returncode == 0 and "shares" in rows
+    assert report.rstrip().splitlines()[-1].startswith("done after"), report

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import sys
 import warnings
 
@@ -51,6 +49,4 @@ def main() -> None:
     if not sys.warnoptions:
         # warnings of libraries are for developers, who can ask for them with -W or PYTHONWARNINGS
         warnings.simplefilter("ignore")
-    # the process ends without a last search for garbage in all that was imported: files and sinks are closed by then
-    atexit.register(gc.freeze)
     app(prog_name="millstream")
