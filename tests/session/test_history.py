@@ -677,3 +677,17 @@ def test_window_tables_are_set() -> None:
         with pytest.raises(ms.MillstreamError, match="several windows"):
             db.sql("SELECT a.v FROM s [RANGE 5] AS a JOIN s [RANGE 3] AS b ON a.v = b.v", name="two")
             db.execute("ALTER QUERY two SET WINDOW ON s RANGE 3")
+
+
+def test_no_part_of_a_file_sorted_by_a_key_may_have_rows_that_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "SEGMENT_ROWS", 100)
+    monkeypatch.setattr(history, "CHUNK_ROWS", 10)
+    with ms.connect(tmp_path / "kept") as db:
+        db.execute("CREATE STREAM s (v INT, t INT) ORDER BY t KEEP ALL BY v")
+        db.push("s", [(10 * v, v) for v in range(200)])
+        db.checkpoint()
+        q = db.sql("SELECT v FROM s WHERE v = 395 WITH HISTORY")
+        db.push("s", [(395, 300)])
+        assert q.fetch().to_pylist() == [{"v": 395}]

@@ -159,6 +159,8 @@ class StreamHistory:
             runs = list(wanted_groups(file, conditions, self.stream.schema))
             if segment.key:
                 groups = [group for _, run in runs for group in run]
+                if not groups:
+                    return
                 sorted_ = batch_of(one_batch(file.read_row_groups(groups, columns=names).to_batches()))
                 batch = sorted_.take(np.lexsort((sorted_.seq, sorted_.time)))
                 for begin in range(0, len(batch), 4 * CHUNK_ROWS):
