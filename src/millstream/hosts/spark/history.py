@@ -115,20 +115,23 @@ class SparkHistory(DerivedStreams):
         # a bounded run reads tables once: rows that were pushed would meet queries that came after them. What waits
         # is known to a streaming job only, which has no other program for queries that come while it runs
         query = self._queries[name.lower()]
-        return not (self._is_pushed_to(query) and query.since < self.arrivals)
+        return not (self._is_pushed_to(query.program) and query.since < self.arrivals)
 
     def emit_so_far(self, name: str) -> None:
         query = self._queries[name.lower()]
-        if query.ended or query.program.sink is not None or not self._is_pushed_to(query):
+        if query.ended or query.program.sink is not None or not self._is_pushed_to(query.program):
             return
-        outcome = LeftOver(self, query).outcome()
-        fresh = query.not_given(outcome.fetched)
+        self._give_so_far(query)
+
+    def _give_so_far(self, query: StartedQuery) -> None:
+        fetched = LeftOver(self, query).outcome().fetched
+        fresh = query.not_given(fetched)
         query.rows += sum(table.num_rows for table in fresh)
         query.deliver(fresh)
-        query.given = counted(outcome.fetched)
+        query.given = counted(fetched)
 
-    def _is_pushed_to(self, query: StartedQuery) -> bool:
-        return any(pushed_to(self.find(name)) for name in physical.streams_of(query.program.plan))
+    def _is_pushed_to(self, program: ReadyQuery) -> bool:
+        return any(pushed_to(self.find(name)) for name in physical.streams_of(program.plan))
 
     def keep(self, stream: StreamDef) -> None:
         raise UnsupportedError(
@@ -194,12 +197,10 @@ class SparkHistory(DerivedStreams):
         state begins empty if it is another."""
         same = states_of(old.program.plan) == states_of(program.plan)
         self._drawn(physical.streams_of(program.plan))
-        if not any(pushed_to(self.find(name)) for name in physical.streams_of(program.plan)):
+        if not self._is_pushed_to(program):
             old.program = program
             return
-        left = old.not_given(LeftOver(self, old).outcome().fetched)
-        old.rows += sum(table.num_rows for table in left)
-        old.deliver(left)
+        self._give_so_far(old)
         old.program = program
         if not same:
             since = self.begins(replace(program, history=FromHistory()))
